@@ -1,0 +1,401 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+/// The messages between a node manager and its clients: plexrl-run (one per job) and the shim (one
+/// per CUDA process).
+///
+/// Transport: a SOCK_SEQPACKET Unix socket; one packet is a Header followed by exactly one body
+/// struct, in host byte order. File descriptors travel with the packet by SCM_RIGHTS. All structs
+/// are fixed-width, have no padding that carries meaning, and are zero-filled by the sender.
+/// Strings are UTF-8, NUL-terminated within their array.
+///
+/// Versions: kVersion is raised when a body changes its meaning or size; new message types and
+/// feature bits need no raise, because an unknown type is answered with kError and otherwise
+/// ignored. A manager speaks kVersion and kVersion − 1; a client outside that range is refused and
+/// runs unshared.
+///
+/// Trust: the manager copies a packet, checks it (size, type, range of every field) and only then
+/// uses it. The shim trusts the manager. Times are CLOCK_BOOTTIME in ns. Bytes are bytes.
+///
+/// A lease, as its messages pass (G = every process of the gang):
+///
+///     process                        manager                         other gang
+///        | kWantLease  ------------->  |
+///        |                             |  kWithdraw -------------->    closes gate, drains
+///        |                             |  <---------------- kDrained   (or kNotDrained, answered
+///        by kReopen) |                             |  kRevoked --------------->    gate stays
+///        closed |                             |  kEvict ----------------->    copies out, unmaps,
+///        releases |                             |  <---------------- kEvicted |  <-------------
+///        kGrant (G)  |  journaled before it is sent | kLoaded  ---------------->  |  when all of G
+///        have loaded |  <--------------- kRun (G)  | |  gate opens                 |
+///
+/// With kGrantRunNow set the gate opens at kGrant: nothing had to be loaded. A process that drains
+/// by itself says kIdle; it keeps the lease until kWithdraw.
+namespace plexrl::wire {
+
+inline constexpr std::uint32_t kMagic = 0x31785250;  // "PRx1"
+inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kMinVersion = 1;
+inline constexpr std::size_t kMaxPacketBytes = 8192;
+inline constexpr int kMaxGpus =
+    64;  ///< GPUs of a node; a set of GPUs is a 64-bit mask of manager indices
+inline constexpr int kMaxPacketFds = 4;
+
+/// Feature bits, offered in Hello and answered with the common ones in Welcome.
+enum Feature : std::uint64_t {
+  kFeatureSlabs = 1u << 0,       ///< host memory comes from the manager as memfds
+  kFeatureExchange = 1u << 1,    ///< full-duplex exchange by credits (reserved)
+  kFeatureGangSlots = 1u << 2,   ///< prepare / vote / commit / start over nodes (reserved)
+  kFeaturePrefetch = 1u << 3,    ///< kPrefetch (reserved)
+  kFeatureCheckpoint = 1u << 4,  ///< driver checkpointing (reserved)
+};
+
+enum class Type : std::uint16_t {
+  // Any side.
+  kError = 1,  ///< Error
+  // plexrl-run.
+  kJobSubmit = 0x100,  ///< JobSubmit  -> kJobAdmitted | kJobQueued (repeated when the figures
+                       ///< change) | kJobRefused
+  kJobAdmitted,        ///< JobAdmitted
+  kJobQueued,          ///< JobNotice
+  kJobRefused,         ///< JobNotice
+  kJobResume,  ///< JobResume: the supervisor of a job of an earlier manager; answered as kJobSubmit
+  // A process of a job.
+  kHello = 0x200,  ///< Hello      -> kWelcome (+2 fds: control page, activity page) | kRefused
+  kWelcome,        ///< Welcome
+  kRefused,        ///< Error
+  kAttachGpu,      ///< AttachGpu  -> kAttached
+  kAttached,       ///< Attached
+  kCharge,         ///< Charge     -> kCharged
+  kCharged,        ///< Charged
+  kUncharge,       ///< Charge, no answer
+  kMemoryReport,   ///< MemoryReport, no answer; sent when a figure changed, at most every 100 ms
+  kSlabRequest,    ///< SlabRequest -> kSlab (+1 fd) | kError
+  kSlab,           ///< Slab
+  kSlabReturn,     ///< Slab, no answer
+  kResumeState,  ///< ResumeState: after kHello with kHelloResume, one per GPU, before anything else
+  kExiting,  ///< no body: SIGTERM or exit was entered; the process goes to the front of the queue
+  // Leases.
+  kWantLease = 0x300,  ///< WantLease: a thread waits at the gate (sent once until granted)
+  kGrant,              ///< Grant
+  kLoaded,             ///< Loaded
+  kRun,                ///< LeaseRef
+  kWithdraw,           ///< Withdraw
+  kDrained,            ///< Drained
+  kNotDrained,         ///< NotDrained
+  kReopen,             ///< LeaseRef: the attempt is over, the lease goes on
+  kRevoked,            ///< LeaseRef: the lease has ended
+  kEvict,              ///< Evict      -> kEvicted
+  kEvicted,            ///< Evicted
+  kActivity,           ///< Activity: edges of busy and idle since the last one
+  // Reserved numbers: 0x400..0x41f exchange credits, 0x500..0x51f gang slots over nodes,
+  // 0x600..0x61f prefetch.
+};
+
+struct Header {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t type;
+  std::uint32_t bytes;  ///< of the body
+  std::uint32_t reserved;
+  std::uint64_t request;  ///< chosen by the asker, copied into the answer; 0 when none is expected
+};
+static_assert(sizeof(Header) == 24);
+
+struct Id128 {
+  std::uint64_t hi;
+  std::uint64_t lo;
+  friend bool operator==(const Id128&, const Id128&) = default;
+};
+
+/// A lease's name. `generation` counts the managers that served this state directory, `counter` the
+/// grants of one generation. Epochs are compared generation first; an older one is dropped by both
+/// sides. {0, 0} is "none".
+struct Epoch {
+  std::uint64_t generation;
+  std::uint64_t counter;
+  friend auto operator<=>(const Epoch&, const Epoch&) = default;
+};
+
+struct GpuUuid {
+  std::uint8_t bytes[16];
+  friend bool operator==(const GpuUuid&, const GpuUuid&) = default;
+};
+
+struct Error {
+  std::uint32_t code;  ///< ErrorCode
+  std::uint32_t reserved;
+  char text[496];  ///< one line for the user: what, with which value, what to do
+};
+
+enum ErrorCode : std::uint32_t {
+  kErrorVersion = 1,
+  kErrorSecret,
+  kErrorUid,
+  kErrorUnknownJob,
+  kErrorUnknownGpu,
+  kErrorMalformed,
+  kErrorUnknownType,
+  kErrorNoHostMemory,
+  kErrorDraining,
+  kErrorInternal,
+};
+
+// ---- plexrl-run
+// -------------------------------------------------------------------------------------------------
+
+enum JobFlags : std::uint32_t {
+  kJobNoWait = 1u << 0,      ///< refuse instead of queueing
+  kJobCheckpoint = 1u << 1,  ///< --evict=checkpoint (reserved)
+  kJobExportReal = 1u << 2,  ///< --export=real (reserved)
+};
+
+struct JobSubmit {
+  std::uint64_t features;
+  char name[64];
+  char team[64];
+  std::int32_t priority;       ///< 0..100
+  std::uint32_t flags;         ///< JobFlags
+  std::uint64_t memory_bytes;  ///< promise asked for per GPU; 0: what is usable
+  std::uint64_t max_wait_ns;   ///< 0: the manager's
+  double max_slowdown;         ///< 0: none
+  std::uint64_t gpus;          ///< mask; 0: all
+};
+
+struct JobAdmitted {
+  Id128 job;
+  Id128 secret;                  ///< admits processes; travels in the environment, never shown
+  std::uint64_t promised_bytes;  ///< per GPU
+  std::uint64_t generation;
+  std::uint32_t simulated;  ///< 1: the GPUs are simulated
+  std::uint32_t reserved;
+};
+
+struct JobNotice {
+  std::uint64_t needed_bytes;
+  std::uint64_t available_bytes;
+  char text[496];  ///< figures and remedy, one line
+};
+
+struct JobResume {
+  Id128 job;
+  Id128 secret;
+  JobSubmit submit;  ///< as at first
+};
+
+// ---- processes
+// --------------------------------------------------------------------------------------------------
+
+enum HelloFlags : std::uint32_t { kHelloResume = 1u << 0 };
+
+struct Hello {
+  std::uint16_t version;  ///< highest spoken
+  std::uint16_t min_version;
+  std::uint32_t flags;  ///< HelloFlags
+  std::uint64_t features;
+  Id128 job;
+  Id128 secret;
+  std::uint64_t
+      start_time_ticks;   ///< field 22 of /proc/PID/stat; with the peer's pid it names the process
+  std::uint64_t session;  ///< with kHelloResume: the id of the earlier session
+  char command[64];
+};
+
+struct Welcome {
+  std::uint16_t version;
+  std::uint16_t reserved0;
+  std::uint32_t reserved1;
+  std::uint64_t features;
+  std::uint64_t session;
+  std::uint64_t generation;
+  std::uint64_t grace_ns;         ///< idle for so long: kActivity with an idle edge
+  std::uint64_t drain_budget_ns;  ///< an attempt ends after so long without progress
+  std::uint64_t reserve_bytes;    ///< slack that loading leaves free on each GPU
+  std::uint64_t chunk_bytes;      ///< of large allocations; multiple of 2 MiB
+};
+
+struct AttachGpu {
+  GpuUuid uuid;
+  std::uint64_t total_bytes;
+  std::uint64_t overhead_bytes;  ///< what this process's context takes, as measured; 0: not known
+};
+
+struct Attached {
+  std::uint32_t gpu;  ///< the manager's index
+  std::uint32_t reserved;
+  std::uint64_t promised_bytes;  ///< of the job on this GPU, in all
+};
+
+struct Charge {
+  std::uint32_t gpu;
+  std::uint32_t unpageable;  ///< 1: stays in HBM (driver-owned kinds)
+  std::uint64_t bytes;
+};
+
+struct Charged {
+  std::uint32_t granted;  ///< 0: beyond the promise; the caller reports OUT_OF_MEMORY
+  std::uint32_t reserved;
+  std::uint64_t promised_bytes;
+  std::uint64_t used_bytes;  ///< by the whole job on this GPU
+};
+
+/// Kinds as in docs/contract.md: alloc pool vmm ipc graph managed array host_registered rdma nccl
+/// context module other.
+inline constexpr int kMemoryKinds = 13;
+enum class MemoryKind : std::uint32_t {
+  kAlloc,
+  kPool,
+  kVmm,
+  kIpc,
+  kGraph,
+  kManaged,
+  kArray,
+  kHostRegistered,
+  kRdma,
+  kNccl,
+  kContext,
+  kModule,
+  kOther,
+};
+
+struct MemoryReport {
+  std::uint32_t gpu;
+  std::uint32_t reserved;
+  std::uint64_t resident_bytes;            ///< pageable, in HBM now
+  std::uint64_t host_bytes;                ///< pageable, in host slabs now
+  std::uint64_t unbacked_bytes;            ///< pageable, never written
+  std::uint64_t kind_bytes[kMemoryKinds];  ///< by kind; only kAlloc is pageable in version 1
+};
+
+struct SlabRequest {
+  std::uint64_t bytes;
+};
+struct Slab {
+  std::uint64_t id;
+  std::uint64_t bytes;
+};
+
+struct ResumeState {
+  std::uint32_t gpu_count;  ///< how many ResumeState follow in all
+  std::uint32_t flags;      ///< 1: this process's gate is open
+  GpuUuid uuid;
+  std::uint64_t charged_bytes;
+  std::uint64_t unpageable_bytes;
+  std::uint64_t overhead_bytes;
+  std::uint64_t resident_bytes;
+  std::uint64_t host_bytes;
+  Epoch held;  ///< the lease this process believes to have
+};
+
+// ---- leases
+// -----------------------------------------------------------------------------------------------------
+
+struct WantLease {
+  std::uint64_t gpus;  ///< mask
+  std::uint64_t since_ns;
+};
+
+enum GrantFlags : std::uint32_t { kGrantRunNow = 1u << 0 };
+struct Grant {
+  Epoch epoch;
+  std::uint64_t gang;
+  std::uint64_t gpus;
+  std::uint32_t flags;
+  std::uint32_t reserved;
+};
+
+struct Loaded {
+  Epoch epoch;
+  std::uint64_t moved_bytes;
+  std::uint64_t start_ns, end_ns;
+  std::uint64_t create_ns, map_ns, copy_ns;  ///< stages, within start..end
+  std::uint64_t blocked_ns;                  ///< waited because HBM was not free yet
+  std::uint64_t zero_bytes;                  ///< backed without a copy (never written)
+};
+
+struct LeaseRef {
+  Epoch epoch;
+};
+
+struct Withdraw {
+  Epoch epoch;
+  std::uint64_t attempt;
+};
+
+struct Drained {
+  Epoch epoch;
+  std::uint64_t attempt;
+  std::uint64_t gate_closed_ns;
+  std::uint64_t last_completion_ns;
+};
+
+struct NotDrained {
+  Epoch epoch;
+  std::uint64_t attempt;
+  char
+      obstacle[112];  ///< what stood in the way, by name ("capture in progress", "stream 0x… busy")
+};
+
+struct Evict {
+  std::uint32_t gpu;
+  std::uint32_t reserved;
+  std::uint64_t bytes;  ///< at least so many, or all that is pageable
+};
+
+struct Evicted {
+  std::uint32_t gpu;
+  std::uint32_t failed;  ///< 1: some chunk could not leave (no host memory); the rest is as told
+  std::uint64_t freed_bytes;
+  std::uint64_t moved_bytes;  ///< freed − untouched and the like
+  std::uint64_t untouched_bytes;
+  std::uint64_t resident_bytes;  ///< left
+  std::uint64_t start_ns, end_ns;
+  std::uint64_t copy_ns, unmap_ns;  ///< stages, within start..end
+};
+
+/// Edges in order of time; even entries begin busy, odd ones begin idle when `first_is_busy`, else
+/// the reverse.
+inline constexpr int kMaxEdges = 64;
+struct Activity {
+  std::uint32_t count;
+  std::uint32_t first_is_busy;
+  std::uint64_t submitted;  ///< gated calls since the start
+  std::uint64_t at_ns[kMaxEdges];
+};
+
+// ---- shared pages
+// -----------------------------------------------------------------------------------------------
+
+/// Written by the manager, mapped read-only by the process. A sealed memfd of one page.
+struct ControlPage {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t reserved;
+  std::uint64_t generation;
+  std::uint64_t heartbeat_ns;  ///< the manager's last turn of its loop
+  struct Gpu {
+    std::uint64_t promised_bytes;  ///< of the job
+    std::uint64_t used_bytes;      ///< by all its processes: what cuMemGetInfo answers from
+  } gpus[kMaxGpus];
+  std::uint64_t credits[16];  ///< exchange credits (reserved)
+};
+static_assert(sizeof(ControlPage) <= 4096);
+
+/// Written by the process, mapped read-only by the manager. A sealed memfd of one page. Each word
+/// has one writer, the shim's agent thread; the manager copies and checks. All words are read and
+/// written with relaxed atomics.
+struct ActivityPage {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t reserved;
+  std::uint64_t submitted;        ///< gated calls so far
+  std::uint64_t busy;             ///< 1: submitted work is not known to have finished
+  std::uint64_t edge_ns;          ///< when `busy` last changed
+  std::uint64_t waiting_threads;  ///< at the gate
+};
+static_assert(sizeof(ActivityPage) <= 4096);
+
+}  // namespace plexrl::wire
