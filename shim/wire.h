@@ -91,6 +91,7 @@ enum class Type : std::uint16_t {
   kEvict,              ///< Evict      -> kEvicted
   kEvicted,            ///< Evicted
   kActivity,           ///< Activity: edges of busy and idle since the last one
+  kExclusive,          ///< Exclusive, no answer: this process can't be cut from now on
   // Reserved numbers: 0x400..0x41f exchange credits, 0x500..0x51f gang slots over nodes,
   // 0x600..0x61f prefetch.
 };
@@ -337,6 +338,12 @@ struct NotDrained {
   std::uint64_t attempt;
   char
       obstacle[112];  ///< what stood in the way, by name ("capture in progress", "stream 0x… busy")
+};
+
+/// The gang of this process keeps a lease once it has it (invariant 4); a kWithdraw is answered with
+/// kNotDrained at once. Sent again after kResumeState.
+struct Exclusive {
+  char reason[112];  ///< what can't be cut, by name
 };
 
 struct Evict {
