@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/workloads/rlvr/device.h"
+#include "tests/workloads/rlvr/tasks.h"
+
+namespace plexrl::workloads::rlvr {
+
+/// Sizes of the policy and of a step. The first three are the kernels' `Shape`.
+struct Sizes {
+  int modulus = 11;   ///< P
+  int hidden = 64;    ///< H, a multiple of 32
+  int samples = 32;   ///< G, answers for each prompt
+  int prompts = 512;  ///< in a step; a multiple of minibatches
+  int minibatches = 8;
+};
+
+/// The policy, its optimizer and its padding on a device: what a step of the job does there.
+/// Errors: DriverError.
+class Trainer {
+ public:
+  /// `state_bytes` of padding stand for the weights and optimizer state of a large model; cut into
+  /// blocks of 64 MiB.
+  Trainer(Device& device, const Sizes& sizes, std::uint64_t seed, std::size_t state_bytes);
+
+  /// Samples `sizes.samples` answers for each prompt. `hold_ns` of device time stand for the
+  /// decoding.
+  std::vector<int> rollout(const std::vector<Prompt>& prompts, std::uint64_t step,
+                           std::uint64_t hold_ns);
+
+  /// One update for each minibatch of what `rollout` sampled last, and one of the padding: a
+  /// rotating eighth of it is rewritten whole, of the rest a word in each 4 KiB. `hold_ns` of
+  /// device time stand for the backward passes.
+  void train(const std::vector<float>& advantages, std::uint64_t step, std::uint64_t hold_ns);
+
+  const Buffer& params() const { return params_; }
+
+ private:
+  void update(int minibatch);
+  void update_state(std::uint64_t step);
+
+  Device& device_;
+  Sizes sizes_;
+  std::uint64_t seed_;
+  int param_count_;
+  int updates_ = 0;
+  Buffer params_, grads_, adam_m_, adam_v_;
+  Buffer prompts_, hidden_, probs_, answers_, chosen_, advantages_, dlogits_, dhidden_;
+  std::vector<Buffer> state_;
+};
+
+}  // namespace plexrl::workloads::rlvr
