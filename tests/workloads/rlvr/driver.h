@@ -10,13 +10,14 @@
 /// `driver().cuMemAlloc(...)` is a bare call.
 namespace plexrl::workloads::rlvr {
 
-#define PLEXRL_RLVR_CALLS(X)                                                                     \
-  X(cuInit)                                                                                      \
-  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain)              \
-      X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuGetErrorName) X(cuModuleLoadData)      \
-          X(cuModuleUnload) X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) \
-              X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)       \
-                  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuLaunchKernel)
+#define PLEXRL_RLVR_CALLS(X)                                                                      \
+  X(cuInit)                                                                                       \
+  X(cuDeviceGet)                                                                                  \
+  X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) \
+      X(cuCtxSetCurrent) X(cuGetErrorName) X(cuModuleLoadData) X(cuModuleUnload)                  \
+          X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemHostAlloc)  \
+              X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuStreamCreate)        \
+                  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuLaunchKernel)
 
 struct Driver {
 #define X(name) decltype(&::name) name = nullptr;
