@@ -1,0 +1,82 @@
+// A preload made of interpose/ alone: every hook counts and passes, every handler calls the driver.
+// cuMemGetInfo_v2 tells the counts: `free` is the calls that went through the gate, `total` the
+// unknown entries that were handed out.
+
+#include <atomic>
+
+#include "interpose/driver.h"
+#include "interpose/handlers.h"
+#include "interpose/nvml.h"
+
+namespace plexrl::shim {
+namespace {
+
+using interpose::Api;
+using interpose::CountedCall;
+using interpose::GateCall;
+using interpose::HostCall;
+using interpose::UnpageableKind;
+
+constinit std::atomic<size_t> gated{0};
+constinit std::atomic<size_t> unknown{0};
+
+}  // namespace
+
+inline CUresult gate_enter(const GateCall& call) noexcept {
+  gated.fetch_add(1, std::memory_order_relaxed);
+  return call.stream != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+inline void gate_leave(const GateCall&, CUresult) noexcept {}
+inline CUresult host_enter(const HostCall&) noexcept { return CUDA_SUCCESS; }
+inline void host_leave(const HostCall&, CUresult) noexcept {}
+inline CUresult count_enter(const CountedCall&) noexcept { return CUDA_SUCCESS; }
+inline void count_leave(const CountedCall&, uint64_t, CUresult) noexcept {}
+inline uint64_t count_remove(Api, UnpageableKind, uint64_t) noexcept { return 0; }
+inline void count_restore(Api, UnpageableKind, uint64_t, uint64_t) noexcept {}
+
+void on_unknown_entry(const char*, int) noexcept {
+  unknown.fetch_add(1, std::memory_order_relaxed);
+}
+
+#define PASS(symbol, params, args) \
+  CUresult symbol params noexcept { return driver.symbol args; }
+#define DEFINE_pass(symbol, params, args)
+#define DEFINE_unbuilt(symbol, params, args)
+#define DEFINE_gate(symbol, params, args)
+#define DEFINE_host(symbol, params, args)
+#define DEFINE_took(symbol, params, args)
+#define DEFINE_gave(symbol, params, args)
+#define DEFINE_lookup(symbol, params, args)
+#define DEFINE_memory(symbol, params, args) PASS(symbol, params, args)
+#define DEFINE_track(symbol, params, args) PASS(symbol, params, args)
+#define DEFINE_refuse(symbol, params, args) PASS(symbol, params, args)
+#define DEFINE_query(symbol, params, args)                               \
+  CUresult symbol params noexcept {                                      \
+    const CUresult answer = driver.symbol args;                          \
+    if constexpr (Api::symbol == Api::cuMemGetInfo_v2) tell_counts args; \
+    return answer;                                                       \
+  }
+
+namespace {
+template <typename... A>
+void tell_counts(A...) noexcept {}
+void tell_counts(size_t* gate_calls, size_t* unknown_entries) noexcept {
+  *gate_calls = gated.load(std::memory_order_relaxed);
+  *unknown_entries = unknown.load(std::memory_order_relaxed);
+}
+}  // namespace
+
+#define API(symbol, since, cls, detail, params, args) DEFINE_##cls(symbol, params, args)
+#include "interpose/driver_api.def"
+#undef API
+
+#define NVML_DEFINE_real(symbol, params, args)
+#define NVML_DEFINE_query(symbol, params, args) \
+  nvmlReturn_t symbol params noexcept { return nvml.symbol args; }
+#define NVML_API(symbol, cls, params, args) NVML_DEFINE_##cls(symbol, params, args)
+#include "interpose/nvml_api.def"
+#undef NVML_API
+
+}  // namespace plexrl::shim
+
+#include "interpose/wrappers.inc"
