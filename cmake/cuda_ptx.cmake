@@ -10,8 +10,9 @@ set(PLEXRL_PTX_ARCH 75 CACHE STRING "Architecture of the PTX that tests and work
 function(plexrl_ptx_headers target)
   foreach(source ${ARGN})
     get_filename_component(stem ${source} NAME_WE)
-    file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
     set(input ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    get_filename_component(input_folder ${input} DIRECTORY)
+    file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${input_folder})
     set(header ${CMAKE_BINARY_DIR}/${folder}/${stem}.ptx.h)
     add_custom_command(
       OUTPUT ${header}
