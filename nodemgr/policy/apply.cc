@@ -1,0 +1,214 @@
+#include "nodemgr/policy/apply.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nodemgr/policy/backoff.h"
+#include "nodemgr/policy/cost.h"
+
+namespace plexrl::nodemgr::policy {
+namespace {
+
+/// Below this a transfer's time says more about its fixed part than about the rate.
+constexpr std::int64_t kRateSampleBytes = 4 << 20;
+
+Decision about(Decision::Kind kind, const Gang& gang, std::string reason) {
+  Decision decision;
+  decision.kind = kind;
+  decision.gang = gang.id;
+  decision.gpus = gang.held;
+  decision.attempt = gang.attempt;
+  decision.reason = std::move(reason);
+  return decision;
+}
+
+void run(Gang& gang, Instant now) {
+  gang.phase = Phase::kRunning;
+  gang.running_since = now;
+  gang.idle = false;
+}
+
+void end_lease(Gang& gang, Instant now) {
+  if (gang.phase != Phase::kLoading) gang.service += now - gang.running_since;
+  gang.held = 0;
+  gang.lease_ended = now;
+  gang.failed_attempts = 0;
+  gang.attempt_not_before = Instant{0};
+  gang.phase = gang.wants ? Phase::kWaiting : Phase::kIdle;
+}
+
+void learn_rate(double& ns_per_byte, std::int64_t bytes, Duration took) {
+  if (bytes < kRateSampleBytes || took <= Duration{0}) return;
+  learn(ns_per_byte, static_cast<double>(took.count()) / static_cast<double>(bytes));
+}
+
+struct Applier {
+  State& state;
+  Instant now;
+  std::uint64_t seed;
+  std::vector<Decision>& out;
+
+  void operator()(const GpuChanged& e) {
+    Gpu& gpu = state.gpus[e.gpu];
+    gpu.usable = e.usable_bytes;
+    gpu.frozen = e.frozen;
+  }
+
+  void operator()(const GangChanged& e) {
+    Gang& gang = state.gangs[e.gang];
+    gang.id = e.gang;
+    gang.job = e.job;
+    gang.priority = e.priority;
+    gang.max_wait = e.max_wait;
+    if (gang.gpus != e.gpus) gang.reserved = false;  // it was for the GPUs of before
+    gang.gpus = e.gpus;
+    gang.exclusive = e.exclusive;
+  }
+
+  void operator()(const GangAdopted& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr) return;
+    gang->held = e.held;
+    gang->wants = false;
+    run(*gang, now);
+  }
+
+  void operator()(const GangGone& e) { state.gangs.erase(e.gang); }
+
+  void operator()(const GangsMerged& e) {
+    Gang* into = state.find(e.into);
+    Gang* from = state.find(e.from);
+    if (into == nullptr || from == nullptr || into == from) return;
+    bool held = into->holds_lease() || from->holds_lease();
+    into->gpus |= from->gpus;
+    into->held |= from->held;
+    into->exclusive |= from->exclusive;
+    into->exiting |= from->exiting;
+    if (from->wants && (!into->wants || from->want_since < into->want_since)) {
+      into->want_since = from->want_since;
+    }
+    into->wants |= from->wants;
+    into->reserved = false;
+    for (const auto& [gpu, memory] : from->memory) {
+      GangMemory& sum = into->memory[gpu];
+      sum.pageable += memory.pageable;
+      sum.fixed += memory.fixed;
+      sum.resident += memory.resident;
+    }
+    state.gangs.erase(e.from);
+    if (!held) {
+      into->phase = into->wants ? Phase::kWaiting : Phase::kIdle;
+      return;
+    }
+    // One new lease over what both held; an attempt under way is void.
+    into->phase = Phase::kLoading;
+    into->load_progress = now;
+    out.push_back(about(Decision::Kind::kGrant, *into, "gangs merged"));
+  }
+
+  void operator()(const MemoryChanged& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr) return;
+    GangMemory& memory = gang->memory[e.gpu];
+    if (e.resident_bytes > memory.resident) gang->load_progress = now;
+    memory.pageable = e.pageable_bytes;
+    memory.fixed = e.fixed_bytes;
+    memory.resident = e.resident_bytes;
+  }
+
+  void operator()(const WantsChanged& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr) return;
+    if (!e.wants) {
+      gang->wants = false;
+      gang->reserved = false;
+      if (gang->phase == Phase::kWaiting) gang->phase = Phase::kIdle;
+      return;
+    }
+    if (!gang->wants) gang->want_since = std::min(e.since, now);
+    gang->wants = true;
+    if (gang->phase == Phase::kIdle) gang->phase = Phase::kWaiting;
+  }
+
+  void operator()(const GangExiting& e) {
+    if (Gang* gang = state.find(e.gang)) gang->exiting = true;
+  }
+
+  void operator()(const ActivityEdge& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr || gang->idle == !e.busy) return;
+    Instant at = std::min(e.at, now);
+    if (e.busy) {
+      learn(gang->gap_ns,
+            static_cast<double>(std::max(Duration{0}, at - gang->idle_since).count()));
+    } else {
+      learn(gang->burst_ns,
+            static_cast<double>(std::max(Duration{0}, at - gang->running_since).count()));
+      // An edge from before this lease says nothing about it.
+      gang->idle_since = std::max(at, gang->running_since);
+    }
+    gang->idle = !e.busy;
+  }
+
+  void operator()(const GangDrained& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr || gang->phase != Phase::kDraining || gang->attempt != e.attempt) return;
+    learn(gang->drain_ns, static_cast<double>((now - gang->attempt_since).count()));
+    Decision decision = about(Decision::Kind::kRevoke, *gang, "drained");
+    decision.figures = {{"drain_ns", static_cast<double>((now - gang->attempt_since).count())}};
+    out.push_back(std::move(decision));
+    end_lease(*gang, now);
+  }
+
+  void operator()(const GangNotDrained& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr || gang->phase != Phase::kDraining || gang->attempt != e.attempt) return;
+    end_attempt(state, *gang, "not drained: " + e.obstacle, now, seed, out);
+  }
+
+  void operator()(const GangEvicted& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr) return;
+    GangMemory& memory = gang->memory[e.gpu];
+    memory.evict_asked = 0;
+    if (e.failed) memory.evict_not_before = now + state.config.load_patience;
+    auto gpu = state.gpus.find(e.gpu);
+    if (gpu != state.gpus.end()) learn_rate(gpu->second.out_ns_per_byte, e.moved_bytes, e.took);
+  }
+
+  void operator()(const GangLoaded& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr || gang->phase != Phase::kLoading) return;
+    for (auto& [index, gpu] : state.gpus) {
+      if ((gang->held & gpu_bit(index)) != 0) learn_rate(gpu.in_ns_per_byte, e.moved_bytes, e.took);
+    }
+    run(*gang, now);
+    out.push_back(about(Decision::Kind::kRun, *gang, "loaded"));
+  }
+};
+
+}  // namespace
+
+void apply(State& state, const Event& event, Instant now, std::uint64_t seed,
+           std::vector<Decision>& out) {
+  std::visit(Applier{state, now, seed, out}, event);
+}
+
+void end_attempt(State& state, Gang& gang, std::string reason, Instant now, std::uint64_t seed,
+                 std::vector<Decision>& out) {
+  gang.phase = Phase::kRunning;
+  ++gang.failed_attempts;
+  std::uint64_t own_seed = seed ^ (static_cast<std::uint64_t>(gang.id) << 32) ^ gang.attempt;
+  Duration pause =
+      backoff(state.config.drain_budget, state.config.backoff_cap, gang.failed_attempts, own_seed);
+  gang.attempt_not_before = now + pause;
+  // A thread that stopped at the closed gate goes on; only wanting more GPUs outlives the attempt.
+  if ((gang.gpus & ~gang.held) == 0) gang.wants = false;
+  Decision decision = about(Decision::Kind::kReopen, gang, std::move(reason));
+  decision.figures = {{"failed_attempts", static_cast<double>(gang.failed_attempts)},
+                      {"backoff_ns", static_cast<double>(pause.count())},
+                      {"drain_ns", static_cast<double>((now - gang.attempt_since).count())}};
+  out.push_back(std::move(decision));
+}
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nodemgr/policy/decision.h"
+#include "nodemgr/policy/event.h"
+#include "nodemgr/policy/state.h"
+
+namespace plexrl::nodemgr::policy {
+
+/// Brings one event into the state, with the decisions that follow from it alone (an attempt that
+/// succeeded revokes, one that failed reopens, a gang that has loaded runs).
+void apply(State& state, const Event& event, Instant now, std::uint64_t seed,
+           std::vector<Decision>& out);
+
+/// Ends an attempt without success: the lease goes on, the next attempt backs off.
+void end_attempt(State& state, Gang& gang, std::string reason, Instant now, std::uint64_t seed,
+                 std::vector<Decision>& out);
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "nodemgr/policy/types.h"
+
+namespace plexrl::nodemgr::policy {
+
+using namespace std::chrono_literals;
+
+/// What an operator may set ([policy] in nodemgr.toml), and the constants that bound the policy's
+/// patience with processes that do not answer.
+struct Config {
+  /// A gang is idle when nothing it submitted is outstanding for so long.
+  Duration grace = 5ms;
+  /// A busy holder runs at least this multiple of the predicted switch cost.
+  double quantum_factor = 10;
+  /// Nor less than this, however cheap the switch.
+  Duration min_quantum = 100ms;
+  /// Idle release keeps time spent switching below this share of the time between switches, unless
+  /// the holder has been idle for as long as the switch costs (ski rental).
+  double switch_share = 0.5;
+  /// No gang that competes with holders that can be cut waits longer in one stretch.
+  Duration max_wait = 120s;
+  /// A process gives up draining after so long without progress; base of the back-off.
+  Duration drain_budget = 250ms;
+
+  /// An attempt that nobody answers is abandoned (a stopped process keeps its GPU).
+  Duration attempt_patience = 10s;
+  /// An eviction that nobody answers is asked of the next victim, after this plus a second per
+  /// 100 MB.
+  Duration evict_patience = 5s;
+  /// A load without progress makes the policy evict more than its own figures call for.
+  Duration load_patience = 1s;
+  Duration backoff_cap = 10s;
+};
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,48 @@
+#include "nodemgr/policy/cost.h"
+
+#include <algorithm>
+
+namespace plexrl::nodemgr::policy {
+namespace {
+
+/// Messages and wake-ups of a switch that moves nothing; on the high side of what was measured.
+constexpr Duration kHandoff = 200us;
+
+std::int64_t missing_on(const Gang& gang, int gpu) {
+  auto it = gang.memory.find(gpu);
+  return it == gang.memory.end() ? 0 : it->second.missing();
+}
+
+}  // namespace
+
+Duration load_cost(const State& state, const Gang& gang) {
+  double worst = 0;
+  for (const auto& [gpu, info] : state.gpus) {
+    if ((gang.gpus & gpu_bit(gpu)) == 0) continue;
+    worst = std::max(worst, static_cast<double>(missing_on(gang, gpu)) * info.in_ns_per_byte);
+  }
+  return Duration(static_cast<std::int64_t>(worst));
+}
+
+Duration switch_cost(const State& state, const Gang& holder, const Gang& newcomer) {
+  double worst = 0;
+  for (const auto& [gpu, info] : state.gpus) {
+    if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
+    std::int64_t in = missing_on(newcomer, gpu);
+    std::int64_t out = std::max<std::int64_t>(0, in - state.free_bytes(gpu));
+    worst = std::max(worst, static_cast<double>(in) * info.in_ns_per_byte +
+                                static_cast<double>(out) * info.out_ns_per_byte);
+  }
+  return kHandoff + Duration(static_cast<std::int64_t>(worst + holder.drain_ns));
+}
+
+Duration quantum(const State& state, Duration switch_cost) {
+  double scaled = static_cast<double>(switch_cost.count()) * state.config.quantum_factor;
+  return std::max(state.config.min_quantum, Duration(static_cast<std::int64_t>(scaled)));
+}
+
+void learn(double& average, double sample) {
+  average = average == 0 ? sample : average + (sample - average) / 8;
+}
+
+}  // namespace plexrl::nodemgr::policy

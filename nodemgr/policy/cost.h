@@ -1,0 +1,21 @@
+#pragma once
+
+#include "nodemgr/policy/state.h"
+
+/// What a switch is predicted to cost, from what switches on this node have cost.
+namespace plexrl::nodemgr::policy {
+
+/// Time to bring in what `gang` lacks on its GPUs (they load side by side).
+Duration load_cost(const State& state, const Gang& gang);
+
+/// Time from withdrawing `holder` until `newcomer` runs: drain, evict as much as the newcomer
+/// lacks room for, load.
+Duration switch_cost(const State& state, const Gang& holder, const Gang& newcomer);
+
+/// How long a busy holder runs before it is withdrawn for a newcomer.
+Duration quantum(const State& state, Duration switch_cost);
+
+/// Moves `average` an eighth of the way to `sample` (the first sample is taken as it is).
+void learn(double& average, double sample);
+
+}  // namespace plexrl::nodemgr::policy

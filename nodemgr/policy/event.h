@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "nodemgr/policy/types.h"
+
+/// What the policy is told. Events about a gang or GPU it does not know are ignored: they may
+/// arrive late.
+namespace plexrl::nodemgr::policy {
+
+/// A GPU appeared or its figures changed.
+struct GpuChanged {
+  int gpu = 0;
+  std::int64_t usable_bytes = 0;
+  bool frozen = false;
+};
+
+/// A gang appeared or its description changed. The lease state of a known gang is kept.
+struct GangChanged {
+  GangId gang = kNoGang;
+  std::string job;
+  int priority = 50;
+  Duration max_wait{0};
+  GpuMask gpus = 0;
+  bool exclusive = false;
+};
+
+/// After a manager's restart: the gang already holds these GPUs and runs.
+struct GangAdopted {
+  GangId gang = kNoGang;
+  GpuMask held = 0;
+};
+
+/// All its processes are gone: its GPUs and bytes are free.
+struct GangGone {
+  GangId gang = kNoGang;
+};
+
+/// `from` joins `into` (a process now uses GPUs of both); leases are united.
+struct GangsMerged {
+  GangId into = kNoGang;
+  GangId from = kNoGang;
+};
+
+struct MemoryChanged {
+  GangId gang = kNoGang;
+  int gpu = 0;
+  std::int64_t pageable_bytes = 0;
+  std::int64_t fixed_bytes = 0;
+  std::int64_t resident_bytes = 0;
+};
+
+/// A thread waits at the gate since `since`; or (`wants` false) the one that waited is gone.
+struct WantsChanged {
+  GangId gang = kNoGang;
+  bool wants = true;
+  Instant since{0};
+};
+
+/// Some process of the gang got SIGTERM or entered exit.
+struct GangExiting {
+  GangId gang = kNoGang;
+};
+
+/// All processes of the gang are idle since `at`, or one is busy since `at`.
+struct ActivityEdge {
+  GangId gang = kNoGang;
+  bool busy = false;
+  Instant at{0};
+};
+
+/// Every process has drained.
+struct GangDrained {
+  GangId gang = kNoGang;
+  std::uint64_t attempt = 0;
+};
+
+/// A process could not drain.
+struct GangNotDrained {
+  GangId gang = kNoGang;
+  std::uint64_t attempt = 0;
+  std::string obstacle;
+};
+
+/// Every process that was asked has answered.
+struct GangEvicted {
+  GangId gang = kNoGang;
+  int gpu = 0;
+  bool failed = false;
+  std::int64_t moved_bytes = 0;
+  Duration took{0};
+};
+
+/// Every process has loaded.
+struct GangLoaded {
+  GangId gang = kNoGang;
+  std::int64_t moved_bytes = 0;
+  Duration took{0};
+};
+
+using Event = std::variant<GpuChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
+                           MemoryChanged, WantsChanged, GangExiting, ActivityEdge, GangDrained,
+                           GangNotDrained, GangEvicted, GangLoaded>;
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,85 @@
+#include "nodemgr/policy/eviction.h"
+
+#include <algorithm>
+
+namespace plexrl::nodemgr::policy {
+namespace {
+
+constexpr double kSlowestBytesPerNs = 0.1;  // 100 MB/s
+
+Decision ask(const State& state, Gang& victim, const Gang& newcomer, int gpu, std::int64_t bytes,
+             std::int64_t short_bytes, const char* reason, Instant now) {
+  GangMemory& memory = victim.memory[gpu];
+  memory.evict_asked = bytes;
+  auto slowest = static_cast<std::int64_t>(static_cast<double>(bytes) / kSlowestBytesPerNs);
+  memory.evict_deadline = now + state.config.evict_patience + Duration(slowest);
+  Decision decision;
+  decision.kind = Decision::Kind::kEvict;
+  decision.gang = victim.id;
+  decision.other = newcomer.id;
+  decision.gpus = gpu_bit(gpu);
+  decision.gpu = gpu;
+  decision.bytes = bytes;
+  decision.reason = reason;
+  decision.figures = {
+      {"short_bytes", static_cast<double>(short_bytes)},
+      {"resident_bytes", static_cast<double>(memory.resident)},
+      {"unused_ns", static_cast<double>((now - victim.lease_ended).count())},
+      {"out_ns_per_byte", state.gpus.at(gpu).out_ns_per_byte},
+  };
+  return decision;
+}
+
+/// Bytes that are on their way out; gives up those past their deadline.
+std::int64_t coming_bytes(State& state, int gpu, Instant now, Instant& wake) {
+  std::int64_t coming = 0;
+  for (auto& [id, gang] : state.gangs) {
+    auto it = gang.memory.find(gpu);
+    if (it == gang.memory.end() || it->second.evict_asked == 0) continue;
+    GangMemory& memory = it->second;
+    if (now >= memory.evict_deadline) {
+      memory.evict_asked = 0;
+      memory.evict_not_before = now + state.config.evict_patience;
+      continue;
+    }
+    coming += std::min(memory.evict_asked, memory.resident);
+    wake = std::min(wake, memory.evict_deadline);
+  }
+  return coming;
+}
+
+}  // namespace
+
+Gang* next_victim(State& state, int gpu, const Gang& newcomer, Instant now) {
+  Gang* best = nullptr;
+  for (auto& [id, gang] : state.gangs) {
+    if (id == newcomer.id || gang.reserved) continue;
+    if (gang.holds_lease()) continue;
+    auto it = gang.memory.find(gpu);
+    if (it == gang.memory.end()) continue;
+    const GangMemory& memory = it->second;
+    if (memory.resident <= 0 || memory.evict_asked > 0 || now < memory.evict_not_before) continue;
+    if (best == nullptr || gang.lease_ended < best->lease_ended) best = &gang;
+  }
+  return best;
+}
+
+Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_bytes,
+               const char* reason, Instant now, std::vector<Decision>& out, Instant& wake) {
+  std::int64_t short_bytes = needed_bytes - state.free_bytes(gpu);
+  if (needed_bytes <= 0 || short_bytes <= 0) return Room::kEnough;
+  std::int64_t coming = coming_bytes(state, gpu, now, wake);
+  std::int64_t left = short_bytes - coming;
+  while (left > 0) {
+    Gang* victim = next_victim(state, gpu, newcomer, now);
+    if (victim == nullptr) break;
+    std::int64_t bytes = std::min(left, victim->memory[gpu].resident);
+    out.push_back(ask(state, *victim, newcomer, gpu, bytes, short_bytes, reason, now));
+    wake = std::min(wake, victim->memory[gpu].evict_deadline);
+    left -= bytes;
+    coming += bytes;
+  }
+  return coming > 0 ? Room::kComing : Room::kNone;
+}
+
+}  // namespace plexrl::nodemgr::policy

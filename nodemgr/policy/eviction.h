@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "nodemgr/policy/decision.h"
+#include "nodemgr/policy/state.h"
+
+namespace plexrl::nodemgr::policy {
+
+enum class Room { kEnough, kComing, kNone };
+
+/// Makes room on one GPU: asks gangs that hold no lease, least recently used first, for just as
+/// many bytes as `newcomer` lacks, and appends the kEvict decisions. kComing: evictions are under
+/// way; kNone: nobody is left to ask and it does not fit. Evictions past their deadline are given
+/// up, and their gang is not asked again for a while. `wake` is lowered to the next deadline.
+Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_bytes,
+               const char* reason, Instant now, std::vector<Decision>& out, Instant& wake);
+
+/// The gang that make_room would ask first, or null.
+Gang* next_victim(State& state, int gpu, const Gang& newcomer, Instant now);
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,23 @@
+#include "nodemgr/policy/state.h"
+
+namespace plexrl::nodemgr::policy {
+
+std::int64_t State::free_bytes(int gpu) const {
+  auto it = gpus.find(gpu);
+  if (it == gpus.end()) return 0;
+  std::int64_t free = it->second.usable;
+  for (const auto& [id, gang] : gangs) {
+    auto memory = gang.memory.find(gpu);
+    if (memory != gang.memory.end()) free -= memory->second.fixed + memory->second.resident;
+  }
+  return free;
+}
+
+Gang* State::holder(int gpu) {
+  for (auto& [id, gang] : gangs) {
+    if (gang.holds_lease() && (gang.held & gpu_bit(gpu)) != 0) return &gang;
+  }
+  return nullptr;
+}
+
+}  // namespace plexrl::nodemgr::policy

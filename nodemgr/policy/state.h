@@ -1,0 +1,91 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "nodemgr/policy/config.h"
+#include "nodemgr/policy/types.h"
+
+namespace plexrl::nodemgr::policy {
+
+/// A gang's memory on one GPU, bytes. `resident` is the part of `pageable` that is in HBM;
+/// `fixed` (contexts, driver-owned allocations) is always there.
+struct GangMemory {
+  std::int64_t pageable = 0;
+  std::int64_t fixed = 0;
+  std::int64_t resident = 0;
+
+  std::int64_t evict_asked = 0;  ///< outstanding eviction; 0: none
+  Instant evict_deadline{0};
+  Instant evict_not_before{0};  ///< after a failure or silence
+
+  std::int64_t missing() const { return pageable > resident ? pageable - resident : 0; }
+};
+
+/// One gang. Its lease covers `held`; `gpus` is what it needs to run.
+struct Gang {
+  GangId id = kNoGang;
+  std::string job;  ///< for reasons and traces only
+  int priority = 50;
+  Duration max_wait{0};  ///< 0: the configuration's
+  bool exclusive = false;
+  bool exiting = false;
+  GpuMask gpus = 0;
+
+  Phase phase = Phase::kIdle;
+  GpuMask held = 0;
+  bool wants = false;  ///< a thread waits at the gate
+  Instant want_since{0};
+  bool reserved = false;  ///< waiting, and its GPUs are kept free for it while others are evicted
+  Instant not_before{0};  ///< a reservation failed: no new one before
+
+  Instant running_since{0};
+  bool idle = false;
+  Instant idle_since{0};
+  Instant lease_ended{0};  ///< least recently used first
+  Instant load_progress{0};
+
+  std::uint64_t attempt = 0;  ///< number of the current or last attempt to withdraw
+  Instant attempt_since{0};
+  int failed_attempts = 0;  ///< in a row
+  Instant attempt_not_before{0};
+
+  // Predictions: moving averages of what was seen.
+  double gap_ns = 0;
+  double burst_ns = 0;
+  double drain_ns = 0;
+  Duration service{0};  ///< time with a running lease, in all
+  Duration waited{0};   ///< finished waits, in all
+
+  std::string wait_reason;  ///< why it does not run, as last decided
+  GangId waits_for = kNoGang;
+  std::map<int, GangMemory> memory;
+
+  bool holds_lease() const {
+    return phase == Phase::kLoading || phase == Phase::kRunning || phase == Phase::kDraining;
+  }
+};
+
+struct Gpu {
+  std::int64_t usable = 0;  ///< bytes for jobs: without reserve and without what others use
+  bool frozen = false;      ///< an earlier manager's processes have not all answered yet
+  double out_ns_per_byte = 0.1;
+  double in_ns_per_byte = 0.1;
+};
+
+struct State {
+  Config config;
+  std::map<int, Gpu> gpus;
+  std::map<GangId, Gang> gangs;
+
+  Gang* find(GangId id) {
+    auto it = gangs.find(id);
+    return it == gangs.end() ? nullptr : &it->second;
+  }
+  /// Bytes of `usable` that no gang occupies; negative when a GPU is overfull.
+  std::int64_t free_bytes(int gpu) const;
+  /// The gang whose lease covers the GPU, or null.
+  Gang* holder(int gpu);
+};
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,271 @@
+#include "nodemgr/policy/step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nodemgr/policy/apply.h"
+#include "nodemgr/policy/backoff.h"
+#include "nodemgr/policy/cost.h"
+#include "nodemgr/policy/eviction.h"
+#include "nodemgr/policy/order.h"
+#include "nodemgr/policy/withdrawal.h"
+
+namespace plexrl::nodemgr::policy {
+namespace {
+
+struct Planner {
+  State& state;
+  Instant now;
+  std::uint64_t seed;
+  StepResult& result;
+  GpuMask claimed = 0;  ///< kept for a waiter that comes earlier in the order
+
+  void wake(Instant at) {
+    if (at > now) result.wake_at = std::min(result.wake_at, at);
+  }
+
+  void wait(Gang& waiter, GangId other, const std::string& reason, std::vector<Figure> figures) {
+    if (waiter.wait_reason == reason && waiter.waits_for == other) return;
+    waiter.wait_reason = reason;
+    waiter.waits_for = other;
+    Decision decision;
+    decision.kind = Decision::Kind::kWait;
+    decision.gang = waiter.id;
+    decision.other = other;
+    decision.gpus = waiter.gpus;
+    decision.reason = reason;
+    decision.figures = std::move(figures);
+    result.decisions.push_back(std::move(decision));
+  }
+
+  void abandon_silent_attempts() {
+    for (auto& [id, gang] : state.gangs) {
+      if (gang.phase != Phase::kDraining) continue;
+      Instant deadline = gang.attempt_since + state.config.attempt_patience;
+      if (now >= deadline) {
+        end_attempt(state, gang, "no answer", now, seed, result.decisions);
+      } else {
+        wake(deadline);
+      }
+    }
+  }
+
+  /// A holder may back at any moment what it has been charged for.
+  void make_room_for_holders() {
+    for (auto& [id, gang] : state.gangs) {
+      if (gang.phase != Phase::kLoading && gang.phase != Phase::kRunning) continue;
+      std::int64_t missing_in_all = 0;
+      for (auto& [gpu, memory] : gang.memory) {
+        if ((gang.held & gpu_bit(gpu)) == 0) continue;
+        missing_in_all += memory.missing();
+        Instant deadline = kNever;
+        make_room(state, gang, gpu, memory.missing(), "holder grows", now, result.decisions,
+                  deadline);
+        if (deadline != kNever) wake(deadline);
+      }
+      if (gang.phase == Phase::kLoading && missing_in_all > 0) push_stuck_load(gang);
+    }
+  }
+
+  /// Driver-owned memory grew beyond what was free: pageable bytes of idle gangs make room.
+  void relieve_overfull_gpus() {
+    for (const auto& [gpu, info] : state.gpus) {
+      if (state.free_bytes(gpu) >= 0) continue;
+      Instant deadline = kNever;
+      make_room(state, Gang{}, gpu, 1, "GPU is overfull", now, result.decisions, deadline);
+      if (deadline != kNever) wake(deadline);
+    }
+  }
+
+  /// The driver may refuse memory that the figures call free: evict more than they ask for.
+  void push_stuck_load(Gang& gang) {
+    Instant stuck_at = gang.load_progress + state.config.load_patience;
+    if (now < stuck_at) {
+      wake(stuck_at);
+      return;
+    }
+    for (auto& [gpu, memory] : gang.memory) {
+      if ((gang.held & gpu_bit(gpu)) == 0 || memory.missing() == 0) continue;
+      if (next_victim(state, gpu, gang, now) == nullptr) continue;
+      std::int64_t beyond = std::max<std::int64_t>(0, state.free_bytes(gpu)) + memory.missing();
+      Instant deadline = kNever;
+      make_room(state, gang, gpu, beyond, "load makes no progress", now, result.decisions,
+                deadline);
+    }
+    gang.load_progress = now;
+    wake(now + state.config.load_patience);
+  }
+
+  void grant(Gang& gang) {
+    std::int64_t missing = 0;
+    for (const auto& [gpu, memory] : gang.memory) {
+      if ((gang.gpus & gpu_bit(gpu)) != 0) missing += memory.missing();
+    }
+    Decision decision;
+    decision.kind = Decision::Kind::kGrant;
+    decision.gang = gang.id;
+    decision.gpus = gang.gpus;
+    decision.run_now = missing == 0;
+    decision.reason = gang.exiting ? "exiting" : now >= urgent_at(state, gang) ? "bound" : "turn";
+    decision.figures = {{"waited_ns", static_cast<double>((now - gang.want_since).count())},
+                        {"load_bytes", static_cast<double>(missing)},
+                        {"load_cost_ns", static_cast<double>(load_cost(state, gang).count())},
+                        {"priority", static_cast<double>(gang.priority)},
+                        {"response_ratio", response_ratio(gang, now)}};
+    result.decisions.push_back(std::move(decision));
+    gang.waited += now - gang.want_since;
+    gang.held = gang.gpus;
+    gang.wants = false;
+    gang.reserved = false;
+    gang.wait_reason.clear();
+    gang.waits_for = kNoGang;
+    gang.phase = missing == 0 ? Phase::kRunning : Phase::kLoading;
+    gang.running_since = now;
+    gang.load_progress = now;
+    gang.idle = false;
+    if (missing != 0) wake(now + state.config.load_patience);
+  }
+
+  void advance_reservation(Gang& gang) {
+    bool coming = false;
+    for (auto& [gpu, memory] : gang.memory) {
+      if ((gang.gpus & gpu_bit(gpu)) == 0) continue;
+      Instant deadline = kNever;
+      Room room = make_room(state, gang, gpu, memory.missing(), "newcomer lacks room", now,
+                            result.decisions, deadline);
+      if (deadline != kNever) wake(deadline);
+      if (room == Room::kNone) {
+        // Somebody keeps bytes that were promised to move: let others have the GPU meanwhile.
+        gang.reserved = false;
+        gang.not_before = now + backoff(state.config.load_patience, state.config.backoff_cap, 1,
+                                        seed ^ static_cast<std::uint64_t>(gang.id));
+        claimed &= ~gang.gpus;
+        wake(gang.not_before);
+        wait(gang, kNoGang, "no room on GPU " + std::to_string(gpu),
+             {{"needed_bytes", static_cast<double>(memory.missing())},
+              {"free_bytes", static_cast<double>(state.free_bytes(gpu))}});
+        return;
+      }
+      coming |= room == Room::kComing;
+    }
+    if (!coming) {
+      grant(gang);
+    } else {
+      wait(gang, kNoGang, "others are evicted", {});
+    }
+  }
+
+  void withdraw(Gang& holder, const Gang& waiter, Judgement judgement) {
+    holder.phase = Phase::kDraining;
+    holder.attempt_since = now;
+    Decision decision;
+    decision.kind = Decision::Kind::kWithdraw;
+    decision.gang = holder.id;
+    decision.other = waiter.id;
+    decision.gpus = holder.held;
+    decision.attempt = ++holder.attempt;
+    decision.reason = std::move(judgement.reason);
+    decision.figures = std::move(judgement.figures);
+    result.decisions.push_back(std::move(decision));
+    wake(now + state.config.attempt_patience);
+  }
+
+  /// Gangs whose lease or reservation covers a GPU that `waiter` needs.
+  std::vector<Gang*> blockers_of(const Gang& waiter) {
+    std::vector<Gang*> blockers;
+    for (auto& [id, gang] : state.gangs) {
+      GpuMask has = gang.holds_lease() ? gang.held : gang.reserved ? gang.gpus : 0;
+      bool self = &gang == &waiter;
+      if (self ? gang.holds_lease() : (has & waiter.gpus) != 0) blockers.push_back(&gang);
+    }
+    return blockers;
+  }
+
+  void consider(Gang& waiter) {
+    if (waiter.gpus == 0) return;
+    for (const auto& [index, gpu] : state.gpus) {
+      if (gpu.frozen && (waiter.gpus & gpu_bit(index)) != 0) {
+        return wait(waiter, kNoGang, "waits for processes of the manager before", {});
+      }
+    }
+    if (waiter.reserved) {
+      claimed |= waiter.gpus;
+      return advance_reservation(waiter);
+    }
+    if ((waiter.gpus & claimed) != 0) return wait(waiter, kNoGang, "others come first", {});
+    if (now < waiter.not_before) return wake(waiter.not_before);
+
+    std::vector<Gang*> blockers = blockers_of(waiter);
+    if (blockers.empty()) {
+      waiter.reserved = true;
+      claimed |= waiter.gpus;
+      return advance_reservation(waiter);
+    }
+    displace(waiter, blockers);
+  }
+
+  /// All blockers are withdrawn together, or none: a lease over several GPUs comes all at once.
+  void displace(Gang& waiter, const std::vector<Gang*>& blockers) {
+    std::vector<Judgement> judgements;
+    Instant all_at = now;
+    std::size_t last = 0;
+    GpuMask busy = 0;
+    for (Gang* blocker : blockers) {
+      busy |= blocker->holds_lease() ? blocker->held : blocker->gpus;
+      Judgement judgement;
+      if (blocker->phase == Phase::kDraining) {
+        judgement.at = now;
+      } else if (blocker->phase == Phase::kWaiting) {
+        judgement.reason = "reserved for another";
+      } else {
+        judgement = judge_withdrawal(state, *blocker, waiter, now);
+      }
+      if (judgement.at > all_at) {
+        all_at = judgement.at;
+        last = judgements.size();
+      }
+      judgements.push_back(std::move(judgement));
+    }
+    if (all_at <= now) {
+      claimed |= waiter.gpus;
+      for (std::size_t i = 0; i < blockers.size(); ++i) {
+        if (blockers[i]->phase == Phase::kRunning) {
+          withdraw(*blockers[i], waiter, std::move(judgements[i]));
+        }
+      }
+      return wait(waiter, blockers.front()->id, "holder drains", {});
+    }
+    if (all_at != kNever) wake(all_at);
+    // Busy GPUs go to the first in order; free ones may be used meanwhile, until the wait is half
+    // way to urgent: then they are kept, or small gangs would starve large ones.
+    bool cuttable = all_at != kNever || blockers[last]->phase != Phase::kRunning;
+    Instant keep_from = waiter.want_since + (urgent_at(state, waiter) - waiter.want_since) / 2;
+    claimed |= waiter.gpus & busy;
+    if (cuttable && now >= keep_from) {
+      claimed |= waiter.gpus;
+    } else if (cuttable) {
+      wake(keep_from);
+    }
+    const std::string& reason = judgements[last].reason;
+    wait(waiter, blockers[last]->id, all_at == kNever ? reason : "holder runs until: " + reason,
+         judgements[last].figures);
+  }
+};
+
+}  // namespace
+
+StepResult step(State& state, std::span<const Event> events, Instant now, std::uint64_t seed) {
+  StepResult result;
+  for (const Event& event : events) apply(state, event, now, seed, result.decisions);
+  Planner planner{state, now, seed, result};
+  planner.abandon_silent_attempts();
+  planner.make_room_for_holders();
+  planner.relieve_overfull_gpus();
+  std::vector<Gang*> waiters = waiting_in_order(state, now);
+  for (Gang* waiter : waiters) planner.consider(*waiter);
+  // The order changes when a wait becomes urgent.
+  for (Gang* waiter : waiters) planner.wake(urgent_at(state, *waiter));
+  return result;
+}
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <string>
+
+/// Words that the whole policy uses. Nothing here reads a clock: time is passed in.
+namespace plexrl::nodemgr::policy {
+
+using Duration = std::chrono::nanoseconds;
+/// A moment: time since boot (CLOCK_BOOTTIME in the daemon, virtual time in a simulation).
+using Instant = std::chrono::nanoseconds;
+inline constexpr Instant kNever = Instant::max();
+
+/// Chosen by the caller, never reused; 0 is no gang.
+enum class GangId : std::uint64_t {};
+inline constexpr GangId kNoGang{0};
+
+/// A GPU is an index below 64; a set of them is a mask.
+using GpuMask = std::uint64_t;
+inline constexpr int kMaxGpus = 64;
+inline constexpr GpuMask gpu_bit(int gpu) { return GpuMask{1} << gpu; }
+
+/// A number that a decision rests on; the unit is in the name (`switch_cost_ns`).
+struct Figure {
+  std::string name;
+  double value = 0;
+};
+
+/// As docs/contract.md names them. A running gang may be idle; it keeps its lease until withdrawn.
+enum class Phase { kIdle, kWaiting, kLoading, kRunning, kDraining };
+const char* phase_name(Phase phase);
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nodemgr/policy/state.h"
+
+namespace plexrl::nodemgr::policy {
+
+/// When a holder may be withdrawn for a waiter.
+struct Judgement {
+  Instant at = kNever;  ///< from then on; kNever: not before something happens
+  std::string reason;   ///< what makes it possible (or, with kNever, what stands in the way)
+  std::vector<Figure> figures;
+};
+
+/// Rules, the earliest wins, none before the back-off of failed attempts has passed:
+/// - `waiter` is `holder`: it asks for more GPUs, so it gives back first;
+/// - the holder is idle for the grace time, and switching stays below its share of time (or it has
+///   been idle as long as the switch costs);
+/// - a busy holder has run its quantum;
+/// - the waiter is near its bound, and the holder has run an eighth of that bound (or its quantum).
+/// Exclusive holders, and holders that still load, are not withdrawn.
+Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& waiter, Instant now);
+
+}  // namespace plexrl::nodemgr::policy

@@ -1,0 +1,312 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "nodemgr/policy/backoff.h"
+#include "nodemgr/policy/order.h"
+#include "nodemgr/policy/step.h"
+
+namespace plexrl::nodemgr::policy {
+namespace {
+
+using Kind = Decision::Kind;
+
+constexpr GangId kA{1};
+constexpr GangId kB{2};
+constexpr GangId kC{3};
+
+/// Two GPUs of 1000 bytes and a clock; steps and keeps the last decisions.
+class PolicyTest : public ::testing::Test {
+ protected:
+  PolicyTest() {
+    state.config.min_quantum = 100ms;
+    step_with({GpuChanged{0, 1000}, GpuChanged{1, 1000}});
+  }
+
+  void gang(GangId id, GpuMask gpus, std::int64_t bytes, int priority = 50,
+            bool exclusive = false) {
+    std::vector<Event> events = {GangChanged{id, "job", priority, 0s, gpus, exclusive}};
+    for (int gpu : {0, 1}) {
+      if (gpus & gpu_bit(gpu)) events.push_back(MemoryChanged{id, gpu, bytes, 0, 0});
+    }
+    step_with(events);
+  }
+
+  void step_with(std::vector<Event> events) {
+    StepResult result = step(state, events, now, 1);
+    decisions = result.decisions;
+    wake_at = result.wake_at;
+  }
+  void at(Instant time, std::vector<Event> events = {}) {
+    now = time;
+    step_with(std::move(events));
+  }
+  /// `id` wants, loads its bytes on GPU 0 and runs.
+  void runs(GangId id, std::int64_t bytes) {
+    step_with({WantsChanged{id, true, now}});
+    step_with({MemoryChanged{id, 0, bytes, 0, bytes}, GangLoaded{id}});
+    ASSERT_EQ(state.find(id)->phase, Phase::kRunning);
+  }
+  const Decision* find(Kind kind) const {
+    auto it = std::find_if(decisions.begin(), decisions.end(),
+                           [&](const Decision& d) { return d.kind == kind; });
+    return it == decisions.end() ? nullptr : &*it;
+  }
+
+  State state;
+  Instant now = 1s;
+  std::vector<Decision> decisions;
+  Instant wake_at = kNever;
+};
+
+TEST_F(PolicyTest, AFreeGpuIsGrantedAtOnceAndRunsWithoutLoading) {
+  gang(kA, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  const Decision* grant = find(Kind::kGrant);
+  ASSERT_NE(grant, nullptr);
+  EXPECT_TRUE(grant->run_now);
+  EXPECT_EQ(grant->gpus, 1u);
+}
+
+TEST_F(PolicyTest, AGangWithBytesElsewhereLoadsBeforeItRuns) {
+  gang(kA, 1, 500);
+  step_with({WantsChanged{kA, true, now}});
+  EXPECT_FALSE(find(Kind::kGrant)->run_now);
+  EXPECT_EQ(find(Kind::kRun), nullptr);
+  step_with({GangLoaded{kA}});
+  EXPECT_NE(find(Kind::kRun), nullptr);
+}
+
+TEST_F(PolicyTest, AnIdleHolderIsWithdrawnAfterTheGraceTime) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(1s + 20ms, {ActivityEdge{kA, false, 1s + 20ms}});
+  at(1s + 21ms, {WantsChanged{kB, true, 1s + 21ms}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(wake_at, 1s + 25ms);
+  at(1s + 25ms);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "holder idle");
+}
+
+TEST_F(PolicyTest, ABusyHolderKeepsItsQuantum) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(1s + 99ms, {WantsChanged{kB, true, 1s}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  at(1s + 100ms);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "quantum over");
+}
+
+TEST_F(PolicyTest, TheQuantumIsAMultipleOfTheSwitchCost) {
+  state.gpus[0].in_ns_per_byte = 1e5;  // 600 bytes take 60 ms
+  gang(kA, 1, 0);
+  gang(kB, 1, 600);
+  step_with({WantsChanged{kA, true, now}});
+  at(1s + 590ms, {WantsChanged{kB, true, 1s}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  at(1s + 610ms);
+  EXPECT_NE(find(Kind::kWithdraw), nullptr);
+}
+
+TEST_F(PolicyTest, AWaiterNearItsBoundComesBeforeTheQuantum) {
+  state.gpus[0].in_ns_per_byte = 1e9;  // 600 bytes take 600 s: an absurd quantum
+  gang(kA, 1, 0);
+  gang(kB, 1, 600);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {WantsChanged{kB, true, 2s}});
+  at(2s + 59s);
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  at(2s + 61s);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "waiter near its bound");
+}
+
+TEST_F(PolicyTest, OnlyAsManyBytesLeaveAsTheNewcomerLacks) {
+  gang(kA, 1, 700);
+  gang(kB, 1, 700);
+  runs(kA, 700);
+  at(5s, {ActivityEdge{kA, false, 4s}, WantsChanged{kB, true, 5s}});
+  step_with({GangDrained{kA, find(Kind::kWithdraw)->attempt}});
+  ASSERT_NE(find(Kind::kRevoke), nullptr);
+  const Decision* evict = find(Kind::kEvict);
+  ASSERT_NE(evict, nullptr);
+  EXPECT_EQ(evict->gang, kA);
+  EXPECT_EQ(evict->bytes, 400);
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  step_with({MemoryChanged{kA, 0, 700, 0, 300}, GangEvicted{kA, 0, false, 400, 1ms}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gang, kB);
+}
+
+TEST_F(PolicyTest, TheLeastRecentlyUsedGangIsEvictedFirst) {
+  for (GangId id : {kA, kB}) gang(id, 1, 450);
+  gang(kC, 1, 450);
+  state.find(kA)->memory[0].resident = 450;
+  state.find(kB)->memory[0].resident = 450;
+  state.find(kA)->lease_ended = 2s;
+  state.find(kB)->lease_ended = 1s;
+  at(3s, {WantsChanged{kC, true, 3s}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  EXPECT_EQ(find(Kind::kEvict)->gang, kB);
+  EXPECT_EQ(find(Kind::kEvict)->bytes, 350);
+}
+
+TEST_F(PolicyTest, AFailedAttemptReopensAndBacksOff) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {WantsChanged{kB, true, 2s}});
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  at(2s + 250ms, {GangNotDrained{kA, 1, "capture in progress"}});
+  ASSERT_NE(find(Kind::kReopen), nullptr);
+  EXPECT_THAT(find(Kind::kReopen)->reason, ::testing::HasSubstr("capture in progress"));
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  EXPECT_GE(wake_at, 2s + 250ms + 200ms);
+  at(wake_at);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->attempt, 2u);
+}
+
+TEST_F(PolicyTest, AnAnswerToAnEarlierAttemptIsIgnored) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {WantsChanged{kB, true, 2s}});
+  step_with({GangDrained{kA, 7}});
+  EXPECT_EQ(find(Kind::kRevoke), nullptr);
+}
+
+TEST_F(PolicyTest, AnExclusiveHolderIsNeverWithdrawn) {
+  gang(kA, 1, 0, 50, true);
+  gang(kB, 1, 0, 100);
+  step_with({WantsChanged{kA, true, now}});
+  at(1000s, {WantsChanged{kB, true, 1s}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  ASSERT_NE(find(Kind::kWait), nullptr);
+  EXPECT_EQ(find(Kind::kWait)->reason, "holder is exclusive");
+  EXPECT_EQ(find(Kind::kWait)->other, kA);
+}
+
+TEST_F(PolicyTest, SeveralGpusComeAllOrNotAtAll) {
+  gang(kA, 2, 0, 50, true);
+  gang(kB, 3, 0);
+  step_with({WantsChanged{kA, true, now}});
+  step_with({WantsChanged{kB, true, now}});
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  step_with({GangGone{kA}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gpus, 3u);
+}
+
+TEST_F(PolicyTest, WhoAsksForMoreFirstGivesBack) {
+  gang(kA, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  step_with({GangChanged{kA, "job", 50, 0s, 3, false}, WantsChanged{kA, true, now}});
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "asks for more GPUs than it holds");
+  step_with({GangDrained{kA, 1}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gpus, 3u);
+}
+
+TEST_F(PolicyTest, PriorityGoesBeforeWaitingAndExitingBeforeBoth) {
+  for (GangId id : {kA, kB, kC}) gang(id, 1, 0, id == kB ? 90 : 10);
+  for (GangId id : {kA, kB, kC}) {
+    state.find(id)->phase = Phase::kWaiting;
+    state.find(id)->wants = true;
+    state.find(id)->want_since = Instant(static_cast<int>(id));
+  }
+  state.find(kC)->exiting = true;
+  std::vector<GangId> order;
+  for (Gang* waiter : waiting_in_order(state, 1s)) order.push_back(waiter->id);
+  EXPECT_THAT(order, ::testing::ElementsAre(kC, kB, kA));
+}
+
+TEST_F(PolicyTest, AWaitNearItsBoundOvertakesPriority) {
+  for (GangId id : {kA, kB}) gang(id, 1, 0, id == kB ? 90 : 10);
+  for (GangId id : {kA, kB}) {
+    state.find(id)->phase = Phase::kWaiting;
+    state.find(id)->want_since = id == kA ? 0s : 100s;
+  }
+  EXPECT_EQ(waiting_in_order(state, 115s).front()->id, kA);
+}
+
+TEST_F(PolicyTest, AFrozenGpuIsNotGranted) {
+  gang(kA, 1, 0);
+  step_with({GpuChanged{0, 1000, true}, WantsChanged{kA, true, now}});
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  step_with({GpuChanged{0, 1000, false}});
+  EXPECT_NE(find(Kind::kGrant), nullptr);
+}
+
+TEST_F(PolicyTest, ASilentVictimDoesNotBlockTheGpuForOthers) {
+  gang(kA, 1, 800);
+  gang(kB, 1, 800);
+  gang(kC, 1, 0);
+  state.find(kA)->memory[0].resident = 800;
+  at(2s, {WantsChanged{kB, true, 2s}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  at(wake_at, {WantsChanged{kC, true, wake_at}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gang, kC);
+}
+
+TEST_F(PolicyTest, AHolderThatGrowsMakesOthersLeave) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 800);
+  state.find(kB)->memory[0].resident = 800;
+  step_with({WantsChanged{kA, true, now}});
+  step_with({MemoryChanged{kA, 0, 500, 0, 0}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  EXPECT_EQ(find(Kind::kEvict)->gang, kB);
+  EXPECT_EQ(find(Kind::kEvict)->bytes, 300);
+}
+
+TEST_F(PolicyTest, AnUnansweredAttemptIsAbandoned) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {WantsChanged{kB, true, 2s}});
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  at(2s + state.config.attempt_patience);
+  ASSERT_NE(find(Kind::kReopen), nullptr);
+  EXPECT_EQ(find(Kind::kReopen)->reason, "no answer");
+}
+
+TEST_F(PolicyTest, MergedGangsGetOneLeaseOverWhatBothHeld) {
+  gang(kA, 1, 0);
+  gang(kB, 2, 0);
+  step_with({WantsChanged{kA, true, now}, WantsChanged{kB, true, now}});
+  step_with({GangsMerged{kA, kB}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gpus, 3u);
+  EXPECT_EQ(state.find(kB), nullptr);
+}
+
+TEST_F(PolicyTest, EveryWithdrawalCarriesItsFigures) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {WantsChanged{kB, true, 2s}});
+  std::vector<std::string> names;
+  for (const Figure& figure : find(Kind::kWithdraw)->figures) names.push_back(figure.name);
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"switch_cost_ns", "quantum_ns", "expected_gap_ns",
+                                              "waited_ns", "response_ratio"}));
+}
+
+TEST(Backoff, DoublesUpToItsCapWithinTheSpread) {
+  for (int failures = 1; failures < 40; ++failures) {
+    Duration plain = std::min<Duration>(Duration(250ms) * (1LL << std::min(failures - 1, 20)), 10s);
+    Duration pause = backoff(250ms, 10s, failures, static_cast<std::uint64_t>(failures));
+    EXPECT_GE(pause, plain * 4 / 5);
+    EXPECT_LE(pause, plain * 6 / 5);
+  }
+}
+
+}  // namespace
+}  // namespace plexrl::nodemgr::policy
