@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+/// Figures for people. Machines get `--json`, where the unit is in the key.
+namespace plexrl::cli {
+
+/// 1536 -> "1.5 KiB"; binary units, three significant digits, bytes exact below 1 KiB.
+std::string format_bytes(double bytes);
+
+/// 1'500'000 -> "1.50 ms"; ns, us, ms, s below two minutes, then "2m05s", "3h07m".
+std::string format_ns(double ns);
+
+/// 0.4213 -> "42.1 %".
+std::string format_ratio(double ratio);
+
+/// RFC 3339 in UTC with nanoseconds: 2026-11-30T09:00:00.000000001Z.
+std::string format_rfc3339(int64_t realtime_ns);
+
+}  // namespace plexrl::cli

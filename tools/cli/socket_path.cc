@@ -1,0 +1,71 @@
+#include "tools/cli/socket_path.h"
+
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+
+namespace plexrl::cli {
+namespace {
+
+constexpr char kSystemSocket[] = "/run/plexrl/nodemgr.sock";
+
+std::string value_of(const Env& env, const char* name) {
+  const char* value = env(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+Env process_env() {
+  return [](const char* name) { return std::getenv(name); };
+}
+
+std::string simgpu_name(const std::string& spec) {
+  std::string name;
+  for (size_t begin = 0; begin < spec.size();) {
+    size_t end = spec.find_first_of(", \t\n", begin);
+    if (end == std::string::npos) end = spec.size();
+    const std::string item = spec.substr(begin, end - begin);
+    if (item.rfind("name=", 0) == 0) name = item.substr(5);
+    begin = end + 1;
+  }
+  if (name.empty()) return "default";
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
+  }
+  return name;
+}
+
+std::string user_socket_folder(const Env& env) {
+  const std::string runtime = value_of(env, "XDG_RUNTIME_DIR");
+  return runtime.empty() ? "/tmp/plexrl-" + std::to_string(getuid()) : runtime + "/plexrl";
+}
+
+std::vector<SocketPath> socket_paths(const Env& env, const std::optional<std::string>& simgpu) {
+  if (const std::string given = value_of(env, "PLEXRL_SOCKET"); !given.empty()) {
+    return {{given, given == kSystemSocket}};
+  }
+  const std::string folder = user_socket_folder(env);
+  if (simgpu) return {{folder + "/simgpu-" + simgpu_name(*simgpu) + "/nodemgr.sock", false}};
+  return {{kSystemSocket, true}, {folder + "/nodemgr.sock", false}};
+}
+
+std::string admin_socket_path(const std::string& job_socket) {
+  const auto slash = job_socket.rfind('/');
+  return slash == std::string::npos ? "admin.sock" : job_socket.substr(0, slash + 1) + "admin.sock";
+}
+
+std::string state_folder(const Env& env, const std::optional<std::string>& simgpu) {
+  std::string base;
+  if (const std::string state = value_of(env, "XDG_STATE_HOME"); !state.empty()) {
+    base = state + "/plexrl";
+  } else if (getuid() == 0) {
+    base = "/var/lib/plexrl";
+  } else {
+    base = value_of(env, "HOME") + "/.local/state/plexrl";
+  }
+  return simgpu ? base + "/simgpu-" + simgpu_name(*simgpu) : base;
+}
+
+}  // namespace plexrl::cli

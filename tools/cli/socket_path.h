@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// Where node managers are found (docs/contract.md, row "sockets"), shared by plexrl-run and
+/// plexrl-ctl.
+namespace plexrl::cli {
+
+/// The environment, as a function so that tests need not change their own. Unset: nullptr.
+using Env = std::function<const char*(const char*)>;
+
+/// The process's own environment.
+Env process_env();
+
+struct SocketPath {
+  std::string path;  ///< of the job socket; `admin.sock` lies beside it
+  /// True for /run/plexrl/nodemgr.sock, which only the system's own service may serve. Users start
+  /// managers at the other places only.
+  bool is_system = false;
+};
+
+/// The value of `name=` in a PLEXRL_SIMGPU specification, "default" when it has none. Characters
+/// that do not belong into a folder's name become '_'.
+std::string simgpu_name(const std::string& spec);
+
+/// Where to look for a manager, in this order:
+///   $PLEXRL_SOCKET alone, when set; else
+///   /run/plexrl/nodemgr.sock (not for simulated GPUs, which belong to one user),
+///   $XDG_RUNTIME_DIR/plexrl/nodemgr.sock, or /tmp/plexrl-UID/nodemgr.sock when that is unset.
+/// With `simgpu` (a PLEXRL_SIMGPU specification, may be empty) the last one gets a folder of its
+/// own, simgpu-NAME/, so that managers of simulated and of real GPUs never mix.
+std::vector<SocketPath> socket_paths(const Env& env, const std::optional<std::string>& simgpu);
+
+/// The folder of a user's own sockets: $XDG_RUNTIME_DIR/plexrl, or /tmp/plexrl-UID.
+std::string user_socket_folder(const Env& env);
+
+/// The administration socket that belongs to a job socket.
+std::string admin_socket_path(const std::string& job_socket);
+
+/// ${XDG_STATE_HOME:-~/.local/state}/plexrl; for root /var/lib/plexrl.
+/// With `simgpu`, the folder simgpu-NAME in it.
+std::string state_folder(const Env& env, const std::optional<std::string>& simgpu);
+
+}  // namespace plexrl::cli

@@ -1,0 +1,136 @@
+#include "tools/run/admission.h"
+
+#include <array>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "tools/cli/socket_path.h"
+#include "tools/run/driver_search.h"
+
+namespace plexrl::run {
+namespace {
+
+// A manager that is ending may still take a connection, and so may one that is being killed.
+constexpr int kMaxAttempts = 5;
+
+std::string hex(const wire::Id128& id) {
+  std::array<char, 33> text;
+  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(id.hi),
+                static_cast<unsigned long long>(id.lo));
+  return text.data();
+}
+
+wire::JobSubmit submission(const Options& options) {
+  wire::JobSubmit job{};
+  options.name.copy(job.name, sizeof job.name - 1);
+  options.team.copy(job.team, sizeof job.team - 1);
+  job.priority = options.priority;
+  job.flags = options.no_wait ? std::uint32_t{wire::kJobNoWait} : 0;
+  job.memory_bytes = options.memory_bytes;
+  job.max_wait_ns = options.max_wait_ns;
+  job.max_slowdown = options.max_slowdown;
+  return job;
+}
+
+// The manager outlives the job, so it gets nothing of the job's identity.
+EnvBlock manager_env(const EnvBlock& job_env) {
+  EnvBlock env = job_env;
+  leave_job(env);
+  for (const char* name : {"PLEXRL_TEAM", "PLEXRL_PRIORITY", "PLEXRL_MEMORY", "PLEXRL_SOCKET"}) {
+    env.unset(name);
+  }
+  return env;
+}
+
+struct Connected {
+  ManagerLink link;
+  std::string socket;
+  std::optional<ManagerStart> start;
+};
+
+absl::StatusOr<Connected> find_manager(const Options& options, const Installation& installation,
+                                       const EnvBlock& env) {
+  const cli::Env lookup = [&env](const char* name) { return env.get(name); };
+  const auto places = cli::socket_paths(lookup, options.simgpu);
+  absl::Status problem;
+  for (const cli::SocketPath& place : places) {
+    if (place.is_system) {
+      auto link = ManagerLink::connect(place.path);
+      if (link.ok()) return Connected{std::move(*link), place.path, std::nullopt};
+      problem = link.status();
+      continue;
+    }
+    ManagerStart start{.executable = installation.manager,
+                       .socket = place.path,
+                       .state = cli::state_folder(lookup, options.simgpu),
+                       .env = manager_env(env)};
+    auto link = ManagerLink::connect(place.path);
+    const bool can_start = absl::IsNotFound(link.status()) || absl::IsUnavailable(link.status());
+    if (can_start) {
+      if (find_cuda_driver(env.get("LD_LIBRARY_PATH")).empty()) {
+        return absl::UnavailableError("there is no CUDA driver here (libcuda.so.1 not found)");
+      }
+      link = connect_or_start(start);
+    }
+    if (!link.ok()) return link.status();
+    return Connected{std::move(*link), place.path, std::move(start)};
+  }
+  return absl::UnavailableError(absl::StrCat("no node manager answers (", problem.message(), ")"));
+}
+
+// Waits for the verdict. Unavailable: the manager went away before it gave one.
+absl::StatusOr<wire::JobAdmitted> wait_for_verdict(
+    ManagerLink& link, const std::function<void(const std::string&)>& say) {
+  std::string last_notice;
+  for (;;) {
+    const auto answer = link.receive();
+    if (!answer.ok()) return answer.status();
+    switch (answer->kind) {
+      case ManagerLink::Answer::Kind::kAdmitted:
+        return answer->admitted;
+      case ManagerLink::Answer::Kind::kQueued:
+        if (answer->text != last_notice) say("waiting: " + answer->text);
+        last_notice = answer->text;
+        break;
+      case ManagerLink::Answer::Kind::kRefused:
+        return absl::ResourceExhaustedError(answer->text);
+      case ManagerLink::Answer::Kind::kError:
+        return absl::FailedPreconditionError(answer->text);
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Admission> get_admitted(const Options& options, const Installation& installation,
+                                       const EnvBlock& env,
+                                       const std::function<void(const std::string&)>& say) {
+  const wire::JobSubmit submit = submission(options);
+  absl::Status problem;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    auto manager = find_manager(options, installation, env);
+    if (!manager.ok()) return manager.status();
+    problem = manager->link.submit(submit);
+    if (!problem.ok()) continue;
+    const auto admitted = wait_for_verdict(manager->link, say);
+    if (admitted.ok()) {
+      return Admission{std::move(manager->link), manager->socket, std::move(manager->start), submit,
+                       *admitted};
+    }
+    problem = admitted.status();
+    if (!absl::IsUnavailable(problem)) break;
+  }
+  return problem;
+}
+
+void describe_job(const Options& options, const Admission& admission, EnvBlock& env) {
+  env.set("PLEXRL_JOB_ID", hex(admission.admitted.job));
+  env.set("PLEXRL_JOB_SECRET", hex(admission.admitted.secret));
+  env.set("PLEXRL_JOB_NAME", options.name);
+  env.set("PLEXRL_TEAM", options.team);
+  env.set("PLEXRL_PRIORITY", std::to_string(options.priority));
+  env.set("PLEXRL_MEMORY", std::to_string(admission.admitted.promised_bytes));
+  env.set("PLEXRL_SOCKET", admission.socket);
+}
+
+}  // namespace plexrl::run

@@ -1,0 +1,61 @@
+#include "tools/run/group_witness.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+namespace plexrl::run {
+namespace {
+
+// The witness's life: one question (a byte), one answer (the mask), until the other end closes.
+[[noreturn]] void witness(int socket) {
+  prctl(PR_SET_NAME, "plexrl-witness");
+  const int inherited = fcntl(socket, F_DUPFD, 3);
+  dup2(inherited, 0);
+  close_range(1, ~0U, 0);
+  sigset_t all;
+  sigfillset(&all);
+  const int signals = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
+  char question;
+  while (recv(0, &question, 1, 0) == 1) {
+    std::uint64_t seen = 0;
+    signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == sizeof info) {
+      seen |= std::uint64_t{1} << (info.ssi_signo - 1);
+    }
+    if (send(0, &seen, sizeof seen, MSG_NOSIGNAL) != sizeof seen) break;
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+GroupWitness::GroupWitness() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
+  ScopedFd ours(ends[0]), its(ends[1]);
+  pid_ = fork();
+  if (pid_ == 0) witness(its.get());
+  if (pid_ > 0) socket_ = std::move(ours);
+}
+
+GroupWitness::~GroupWitness() {
+  socket_.reset();
+  if (pid_ <= 0) return;
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::uint64_t GroupWitness::take_seen() {
+  std::uint64_t seen = 0;
+  const char question = '?';
+  if (!socket_ || send(socket_.get(), &question, 1, MSG_NOSIGNAL) != 1) return 0;
+  return recv(socket_.get(), &seen, sizeof seen, 0) == sizeof seen ? seen : 0;
+}
+
+}  // namespace plexrl::run

@@ -1,0 +1,16 @@
+#include "tools/run/installation.h"
+
+#include <filesystem>
+
+namespace plexrl::run {
+
+Installation this_installation() {
+  std::error_code error;
+  const auto bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::string libraries = (bin.parent_path() / "lib" / "plexrl").string();
+  return {.library = libraries + "/libplexrl.so",
+          .simgpu_folder = libraries + "/simgpu",
+          .manager = (bin / "plexrl-nodemgr").string()};
+}
+
+}  // namespace plexrl::run

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace plexrl::run {
+
+/// Where the parts of this PlexRL lie, found from plexrl-run's own place: build tree and installed
+/// tree are alike (docs/contract.md, row "build").
+struct Installation {
+  std::string library;        ///< libplexrl.so, which is preloaded
+  std::string simgpu_folder;  ///< with libcuda.so.1 and libnvidia-ml.so.1 of the simulated GPU
+  std::string manager;        ///< plexrl-nodemgr
+};
+
+/// From the link /proc/self/exe.
+Installation this_installation();
+
+}  // namespace plexrl::run

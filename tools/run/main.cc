@@ -1,0 +1,172 @@
+// plexrl-run: starts a command as a job that shares the node's GPUs, and stays as its parent.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "tools/run/admission.h"
+#include "tools/run/exit_status.h"
+#include "tools/run/group_witness.h"
+#include "tools/run/installation.h"
+#include "tools/run/job_env.h"
+#include "tools/run/job_process.h"
+#include "tools/run/options.h"
+#include "tools/run/supervisor.h"
+#include "tools/run/target.h"
+
+namespace plexrl::run {
+namespace {
+
+void say(const std::string& line) {
+  const std::string text = "plexrl-run: " + line + "\n";
+  std::fputs(text.c_str(), stderr);  // one call, so that lines of threads and jobs don't mix
+}
+
+int fail(int status, const std::string& line) {
+  say(line);
+  return status;
+}
+
+// A socket or a log that lands on 0..2 because the caller had closed them would be written to as if
+// it were stderr. The command still finds them closed.
+void occupy_standard_files() {
+  while (true) {
+    const int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fd > 2) {
+      if (fd > 2) close(fd);
+      return;
+    }
+  }
+}
+
+bool is_on(const EnvBlock& env, const char* name) {
+  const char* value = env.get(name);
+  return value && std::string(value) == "1";
+}
+
+/// What will be started, and as what.
+struct Plan {
+  EnvBlock env;
+  std::optional<Admission> admission;  ///< nothing: unshared, or part of the job around us
+};
+
+// The simulated GPU is asked for by name, so falling back to a real one would be wrong.
+std::optional<std::string> use_simgpu(const std::string& spec, const Installation& installation,
+                                      EnvBlock& env) {
+  const std::string driver = installation.simgpu_folder + "/libcuda.so.1";
+  if (access(driver.c_str(), R_OK) != 0) {
+    return "--simgpu: this installation has no simulated GPU (" + driver + " is missing)";
+  }
+  env.set("PLEXRL_SIMGPU", spec);
+  search_first(env, installation.simgpu_folder);
+  return std::nullopt;
+}
+
+// Why our library can't be loaded into the command; nothing when it can.
+std::optional<std::string> why_not_preloaded(const Installation& installation,
+                                             const Target& target) {
+  if (!target.obstacle.empty() && !target.children_can_be_caught) return target.obstacle;
+  if (access(installation.library.c_str(), R_OK) != 0) {
+    return installation.library + " is missing: this installation is not complete";
+  }
+  if (installation.library.find_first_of(" :") != std::string::npos) {
+    return "LD_PRELOAD can't name " + installation.library +
+           ": install PlexRL under a path without blanks and colons";
+  }
+  return std::nullopt;
+}
+
+// Fills in the plan. Returns plexrl-run's status when nothing is to be started.
+std::optional<int> make_plan(const Options& options, Plan& plan) {
+  const Installation installation = this_installation();
+  if (options.simgpu) {
+    if (const auto problem = use_simgpu(*options.simgpu, installation, plan.env)) {
+      return fail(kPlexrlFailed, *problem);
+    }
+  }
+  auto run_unshared = [&](const std::string& why) -> std::optional<int> {
+    if (options.require) return fail(kPlexrlFailed, "--require: " + why);
+    if (!why.empty()) say("running unshared: " + why);
+    leave_job(plan.env);
+    return std::nullopt;
+  };
+  if (is_on(plan.env, "PLEXRL_DISABLE")) {
+    return run_unshared(options.require ? "PLEXRL_DISABLE=1 is set" : "");
+  }
+
+  const Target target = inspect_target(options.command[0], plan.env.get("PATH"));
+  if (target.found == Target::Found::kNo) {
+    return fail(kNotFound, options.command[0] + ": command not found");
+  }
+  if (target.found == Target::Found::kNotExecutable) {
+    return fail(kCannotExecute, target.path + ": can't be executed");
+  }
+  if (const auto why = why_not_preloaded(installation, target)) return run_unshared(*why);
+  if (!target.obstacle.empty()) {
+    if (options.require) return fail(kPlexrlFailed, "--require: " + target.obstacle);
+    say(target.obstacle + "; programs that it starts can");
+  }
+
+  if (options.join) {
+    if (!plan.env.get("PLEXRL_JOB_ID") || !plan.env.get("PLEXRL_JOB_SECRET")) {
+      return fail(kPlexrlFailed, "--join: not inside a job (PLEXRL_JOB_ID is not set)");
+    }
+  } else {
+    auto admission = get_admitted(options, installation, plan.env, say);
+    if (absl::IsResourceExhausted(admission.status())) {
+      return fail(kPlexrlFailed, "refused: " + std::string(admission.status().message()));
+    }
+    if (!admission.ok()) return run_unshared(std::string(admission.status().message()));
+    describe_job(options, *admission, plan.env);
+    plan.admission.emplace(std::move(*admission));
+  }
+  preload(plan.env, installation.library);
+  return std::nullopt;
+}
+
+Supervisor supervisor_of(Admission admission) {
+  Supervisor::Job job{.socket = admission.socket,
+                      .start = std::move(admission.start),
+                      .resume = {.job = admission.admitted.job,
+                                 .secret = admission.admitted.secret,
+                                 .submit = admission.submit}};
+  return Supervisor(std::move(admission.link), std::move(job), say);
+}
+
+int run(const Options& options) {
+  Plan plan{.env = EnvBlock(environ), .admission = std::nullopt};
+  if (const auto status = make_plan(options, plan)) return *status;
+
+  const BlockedSignals signals;
+  GroupWitness witness;
+  auto job = JobProcess::start(options.command, plan.env, signals);
+  if (!job.ok()) {
+    const int status = absl::IsNotFound(job.status()) ? kNotFound : kCannotExecute;
+    return fail(status, std::string(job.status().message()));
+  }
+  std::optional<Supervisor> supervisor;
+  if (plan.admission) {
+    supervisor.emplace(supervisor_of(std::move(*plan.admission)));
+    supervisor->run_in_background();
+  }
+  const int status = job->wait(witness, signals);
+  _exit(status);  // not through destructors: the supervisor's thread still uses its objects
+}
+
+}  // namespace
+}  // namespace plexrl::run
+
+int main(int argc, char** argv) {
+  using namespace plexrl::run;
+  occupy_standard_files();
+  const auto parsed = parse_options(argc, argv, plexrl::cli::process_env());
+  if (const Stop* stop = std::get_if<Stop>(&parsed)) {
+    std::cout << stop->out << std::flush;
+    return stop->error.empty() ? stop->status : fail(stop->status, stop->error);
+  }
+  return run(std::get<Options>(parsed));
+}

@@ -1,0 +1,196 @@
+#include "tools/run/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "nodemgr/settings/values.h"
+#include "shim/wire.h"
+#include "tools/cli/nearest.h"
+#include "tools/run/exit_status.h"
+
+namespace plexrl::run {
+namespace {
+
+constexpr char kFooter[] = R"(
+Everything after the options is the command; "--" may stand before it.
+The job's own exit status is returned, 128+n when signal n killed it. plexrl-run's own: 125 it failed, 126 the command
+can't be executed, 127 the command was not found. SIZE: 512MiB, 8GiB. TIME: 5ms, 10s, 2h.
+
+Example:
+  plexrl-run --name ppo --memory 40GiB -- python train.py --steps 1000
+
+Environment: PLEXRL_SOCKET (the node manager's socket), PLEXRL_SIMGPU, PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY,
+PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's shim says on stderr).
+)";
+
+/// Options as text, before they are checked.
+struct RawOptions {
+  std::string memory, max_slowdown, max_wait, simgpu;
+  std::string evict = "page", export_kind = "job", cluster;
+  int gpus = 0, nodes = 0;
+};
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+Stop usage(const std::string& error) { return {kPlexrlFailed, "", error}; }
+
+// Options whose parts are not built yet are named instead of being ignored.
+std::optional<std::string> unbuilt(const RawOptions& raw) {
+  if (!raw.cluster.empty()) return "--cluster: placing jobs over several nodes is not built yet";
+  if (raw.nodes != 0) return "--nodes: jobs over several nodes are not built yet";
+  if (raw.gpus != 0) {
+    return "--gpus: choosing a number of GPUs is not built yet; set CUDA_VISIBLE_DEVICES instead";
+  }
+  if (raw.evict == "checkpoint") {
+    return "--evict=checkpoint: driver checkpointing is not built yet; use --evict=page";
+  }
+  if (raw.export_kind == "real") {
+    return "--export=real: is not built yet; use --export=job";
+  }
+  return std::nullopt;
+}
+
+void declare(CLI::App& app, Options& options, RawOptions& raw) {
+  app.set_version_flag("--version", "plexrl-run " PLEXRL_VERSION);
+  app.add_option("--name", options.name, "the job's name (default: the command's base name)")
+      ->type_name("NAME");
+  app.add_option("--team", options.team, "the team that pays for the job's share (default: none)")
+      ->type_name("TEAM");
+  app.add_option("--priority", options.priority, "0 (last) to 100 (first) (default: 50)")
+      ->type_name("N");
+  app.add_option("--memory", raw.memory,
+                 "device memory promised to the job on each GPU (default: what is usable)")
+      ->type_name("SIZE");
+  app.add_option("--max-slowdown", raw.max_slowdown,
+                 "the job may take so many times as long as alone, at least 1 (default: no limit)")
+      ->type_name("RATIO");
+  app.add_option("--max-wait", raw.max_wait,
+                 "longest wait for a GPU in one stretch (default: the manager's, 120s)")
+      ->type_name("TIME");
+  app.add_flag("--no-wait", options.no_wait,
+               "fail instead of waiting when the memory can't be promised now");
+  app.add_option("--evict", raw.evict, "how the job leaves HBM: page (default) or checkpoint")
+      ->check(CLI::IsMember({"page", "checkpoint"}))
+      ->type_name("HOW");
+  app.add_option("--export", raw.export_kind,
+                 "what exported memory handles are: job (default) or real")
+      ->check(CLI::IsMember({"job", "real"}))
+      ->type_name("KIND");
+  app.add_flag("--simgpu", raw.simgpu,
+               "use the simulated GPU; --simgpu=SPEC as in PLEXRL_SIMGPU, for example "
+               "--simgpu=name=a,gpus=2,memory=1GiB");
+  app.add_flag("--require", options.require, "fail (125) instead of running unshared");
+  app.add_flag("--join", options.join, "inside a job: be part of it instead of a job of its own");
+  // Known, so that they are refused by name; not shown (the empty group) until they are built.
+  app.add_option("--cluster", raw.cluster)->group("");
+  app.add_option("--gpus", raw.gpus)->group("");
+  app.add_option("--nodes", raw.nodes)->group("");
+}
+
+// CLI11 doesn't know that a command follows the options.
+std::string help_of(const CLI::App& app) {
+  const std::string known = "[OPTIONS]";
+  std::string help = app.help();
+  if (const auto at = help.find(known); at != std::string::npos) {
+    help.replace(at, known.size(), known + " -- COMMAND [ARGUMENTS]");
+  }
+  return help;
+}
+
+std::vector<std::string> long_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) names.push_back(option->get_name());
+  return names;
+}
+
+// Takes the values that are not plain text or numbers. Returns the complaint, if any.
+std::optional<std::string> convert(const RawOptions& raw, Options& options) {
+  if (!raw.memory.empty()) {
+    const auto bytes = nodemgr::settings::parse_bytes(raw.memory);
+    if (!bytes.ok()) return "--memory: " + std::string(bytes.status().message());
+    if (*bytes == 0) return "--memory 0: give a size above zero, or leave the option out";
+    options.memory_bytes = *bytes;
+  }
+  if (!raw.max_wait.empty()) {
+    const auto time = nodemgr::settings::parse_duration(raw.max_wait);
+    if (!time.ok()) return "--max-wait: " + std::string(time.status().message());
+    if (time->count() <= 0) return "--max-wait " + raw.max_wait + ": give a time above zero";
+    options.max_wait_ns = static_cast<std::uint64_t>(time->count());
+  }
+  if (!raw.max_slowdown.empty()) {
+    char* end = nullptr;
+    options.max_slowdown = std::strtod(raw.max_slowdown.c_str(), &end);
+    if (*end != '\0' || !(options.max_slowdown >= 1 && options.max_slowdown < 1e6)) {
+      return "--max-slowdown " + raw.max_slowdown + ": give a number of at least 1, such as 1.5";
+    }
+  }
+  if (options.priority < 0 || options.priority > 100) {
+    return "--priority " + std::to_string(options.priority) + ": give a number from 0 to 100";
+  }
+  if (options.name.empty()) options.name = base_name(options.command.front());
+  if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
+    return "--name: '" + options.name + "' is longer than 63 bytes";
+  }
+  if (options.team.size() >= sizeof(wire::JobSubmit::team)) {
+    return "--team: '" + options.team + "' is longer than 63 bytes";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> take_environment(const cli::Env& env, Options& options,
+                                            RawOptions& raw) {
+  auto value_of = [&](const char* name) {
+    const char* value = env(name);
+    return std::string(value ? value : "");
+  };
+  options.team = value_of("PLEXRL_TEAM");
+  if (const std::string priority = value_of("PLEXRL_PRIORITY"); !priority.empty()) {
+    char* end = nullptr;
+    const long number = std::strtol(priority.c_str(), &end, 10);
+    if (*end != '\0' || number < 0 || number > 100) {
+      return "PLEXRL_PRIORITY=" + priority + ": give a number from 0 to 100";
+    }
+    options.priority = static_cast<int>(number);
+  }
+  const bool inside_a_job = !value_of("PLEXRL_JOB_ID").empty();
+  if (!inside_a_job) raw.memory = value_of("PLEXRL_MEMORY");
+  if (const char* spec = env("PLEXRL_SIMGPU")) options.simgpu = spec;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<Options, Stop> parse_options(int argc, const char* const* argv, const cli::Env& env) {
+  Options options;
+  RawOptions raw;
+  if (const auto complaint = take_environment(env, options, raw)) return usage(*complaint);
+
+  CLI::App app("Runs a command so that it shares the node's GPUs with other jobs.", "plexrl-run");
+  app.footer(kFooter);
+  app.prefix_command();
+  declare(app, options, raw);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Stop{0, help_of(app), ""};
+  } catch (const CLI::CallForVersion&) {
+    return Stop{0, "plexrl-run " PLEXRL_VERSION "\n", ""};
+  } catch (const CLI::ParseError& error) {
+    return usage(error.what());
+  }
+
+  options.command = app.remaining();
+  if (!options.command.empty() && options.command.front() == "--") {
+    options.command.erase(options.command.begin());
+  } else if (!options.command.empty() && options.command.front().starts_with('-')) {
+    const std::string option = options.command.front().substr(0, options.command.front().find('='));
+    return usage("unknown option " + option + cli::did_you_mean(option, long_options(app)));
+  }
+  if (options.command.empty()) return usage("no command given; try plexrl-run --help");
+  if (const auto missing = unbuilt(raw)) return usage(*missing);
+  if (app.count("--simgpu") > 0) options.simgpu = raw.simgpu == "true" ? "" : raw.simgpu;
+  if (const auto complaint = convert(raw, options)) return usage(*complaint);
+  return options;
+}
+
+}  // namespace plexrl::run

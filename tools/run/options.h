@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tools/cli/socket_path.h"
+
+namespace plexrl::run {
+
+/// What the command line and the environment ask for.
+struct Options {
+  std::string name;  ///< never empty: --name, or the command's base name
+  std::string team;
+  int priority = 50;
+  std::uint64_t memory_bytes = 0;  ///< per GPU; 0: what is usable
+  double max_slowdown = 0;         ///< 0: none
+  std::uint64_t max_wait_ns = 0;   ///< 0: the manager's
+  bool no_wait = false;
+  bool require = false;
+  bool join = false;
+  std::optional<std::string> simgpu;  ///< the specification; set but empty: a default device
+  std::vector<std::string> command;   ///< never empty
+};
+
+/// An answer that ends the program: text for stdout (help, version) or a complaint for stderr.
+struct Stop {
+  int status;
+  std::string out;
+  std::string error;
+};
+
+/// Reads the command line. `env` gives the defaults PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY
+/// (not inside another job, where they describe that job) and PLEXRL_SIMGPU. Wrong usage is a Stop
+/// with status 125, as docs/contract.md says for plexrl-run.
+std::variant<Options, Stop> parse_options(int argc, const char* const* argv, const cli::Env& env);
+
+}  // namespace plexrl::run
