@@ -1,0 +1,35 @@
+"""A preload exports what its version script lists and nothing else, and needs only libc.
+
+usage: exports_check.py PRELOAD VERSION_SCRIPT
+"""
+
+import re
+import subprocess
+import sys
+
+# What glibc itself brings; anything else may be missing where a job runs.
+ALLOWED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def main(preload, script):
+    with open(script, encoding="utf-8") as text:
+        listed = set(re.findall(r"^    (\w+);$", text.read(), re.M))
+    exported = set(re.findall(r" [A-Z] (\S+)$", run("nm", "-D", "--defined-only", preload), re.M))
+    if exported != listed:
+        sys.exit(f"exported only: {sorted(exported - listed)}\nlisted only: {sorted(listed - exported)}")
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", preload)))
+    if needed - ALLOWED:
+        sys.exit(f"needs {sorted(needed - ALLOWED)}")
+    wanted = run("nm", "-D", "--undefined-only", preload)
+    foreign = re.findall(r" U ((?:cu|nvml|nccl)\S*)", wanted)
+    if foreign:
+        sys.exit(f"calls the driver's exports instead of plexrl::driver: {foreign}")
+    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"@GLIBC_([\d.]+)", wanted)}
+    print("needs", sorted(needed), "and glibc", ".".join(map(str, max(versions, default=(0,)))))
+
+
+main(*sys.argv[1:])
