@@ -22,7 +22,7 @@ bool read_bypass() noexcept;
 }  // namespace internal
 
 /// Hot: one load and a predicted branch.
-inline bool bypassed() noexcept {
+[[gnu::always_inline]] inline bool bypassed() noexcept {
   const internal::Bypass state = internal::bypass.load(std::memory_order_relaxed);
   if (state == internal::Bypass::kNo) [[likely]]
     return false;
