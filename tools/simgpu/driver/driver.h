@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tools/simgpu/driver/address_space.h"
+#include "tools/simgpu/driver/context.h"
+#include "tools/simgpu/driver/device_log.h"
+#include "tools/simgpu/driver/machine.h"
+
+namespace plexrl::simgpu {
+
+/// What this process has of the simulated machine. Made by cuInit, never destroyed (work may still
+/// run in exit handlers).
+struct Driver {
+  std::unique_ptr<Machine> machine;
+  Addresses addresses;
+  DeviceLog log;
+  std::vector<int> visible;  ///< the machine's device of each ordinal (CUDA_VISIBLE_DEVICES)
+  pid_t pid = 0;
+  std::mutex mutex;  ///< contexts
+  std::vector<Context*> contexts;
+  std::vector<Context*> primaries;  ///< by ordinal; nullptr until first retained
+  std::atomic<std::uint64_t> kernels{0};
+  std::mutex one_kernel;  ///< held by a running kernel with order=fixed
+};
+
+/// nullptr before cuInit, in a forked child, and after a failed cuInit.
+Driver* driver();
+/// What a call answers when driver() is nullptr.
+CUresult not_ready();
+
+/// The counter and the check of fail=CALL@N:CODE: CUDA_SUCCESS, or the error that this call must
+/// answer.
+CUresult injected_failure(const char* call);
+
+/// The beginning of every entry point: `SIMGPU_ENTER(cuMemAlloc_v2);` returns when the driver is
+/// not ready or a failure is injected for this call.
+#define SIMGPU_ENTER(call)                                                           \
+  do {                                                                               \
+    if (::plexrl::simgpu::driver() == nullptr) return ::plexrl::simgpu::not_ready(); \
+    if (const CUresult injected = ::plexrl::simgpu::injected_failure(#call);         \
+        injected != CUDA_SUCCESS) {                                                  \
+      return injected;                                                               \
+    }                                                                                \
+  } while (false)
+
+/// As SIMGPU_ENTER, and declares `Context* context`, the calling thread's usable context.
+#define SIMGPU_ENTER_CONTEXT(call)                                        \
+  SIMGPU_ENTER(call);                                                     \
+  ::plexrl::simgpu::Context* context = nullptr;                           \
+  if (const CUresult usable = ::plexrl::simgpu::usable_context(&context); \
+      usable != CUDA_SUCCESS) {                                           \
+    return usable;                                                        \
+  }
+
+#define SIMGPU_EXPORT extern "C" __attribute__((visibility("default")))
+
+}  // namespace plexrl::simgpu

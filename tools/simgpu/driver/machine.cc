@@ -1,0 +1,463 @@
+#include "tools/simgpu/driver/machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "tools/simgpu/driver/clock.h"
+#include "tools/simgpu/driver/machine_state.h"
+
+namespace plexrl::simgpu {
+namespace {
+
+std::uint64_t start_ticks(pid_t pid) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[1024];
+  const ssize_t size = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (size <= 0) return 0;
+  text[size] = 0;
+  const char* at = std::strrchr(text, ')');  // the command's name may hold blanks
+  if (at == nullptr) return 0;
+  char state = 0;
+  std::uint64_t ticks = 0;
+  std::sscanf(at + 1,
+              " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lu",
+              &state, &ticks);
+  return state == 'Z' || state == 'X' ? 0 : ticks;
+}
+
+bool make_folders(const std::string& path) {
+  for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) return false;
+    if (slash == std::string::npos) return true;
+  }
+}
+
+std::string errno_text(const std::string& what) { return what + ": " + std::strerror(errno); }
+
+std::uint64_t& holder_word(Allocation& allocation, int slot) {
+  return allocation.holders[slot / 64];
+}
+std::uint64_t holder_bit(int slot) { return 1ull << (slot % 64); }
+
+bool is_held(const Allocation& allocation) {
+  return std::any_of(std::begin(allocation.holders), std::end(allocation.holders),
+                     [](std::uint64_t word) { return word != 0; });
+}
+
+}  // namespace
+
+/// The lock of the tables: this process's mutex, then the flock shared by all processes.
+class Machine::Lock {
+ public:
+  explicit Lock(Machine* machine) : guard_(machine->mutex_), fd_(machine->lock_fd_) {
+    while (flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~Lock() { flock(fd_, LOCK_UN); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> guard_;
+  int fd_;
+};
+
+std::unique_ptr<Machine> Machine::open(const Spec& spec, std::string* error) {
+  std::unique_ptr<Machine> machine(new Machine);
+  machine->spec_ = spec;
+  machine->folder_ = state_folder(spec);
+  machine->pid_ = getpid();
+  machine->local_holds_.resize(kMaxAllocations);
+  if (!make_folders(machine->folder_)) {
+    *error = errno_text("can't make " + machine->folder_);
+    return nullptr;
+  }
+  if (!machine->join(error)) return nullptr;
+  return machine;
+}
+
+bool Machine::join(std::string* error) {
+  for (;;) {
+    lock_fd_ = ::open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (lock_fd_ < 0) {
+      // The last process may have removed the folder just now.
+      if (errno == ENOENT && make_folders(folder_)) continue;
+      *error = errno_text("can't open " + folder_ + "/lock");
+      return false;
+    }
+    const Lock lock(this);
+    struct stat held {
+    }, named{};
+    if (fstat(lock_fd_, &held) != 0 || stat((folder_ + "/lock").c_str(), &named) != 0 ||
+        held.st_ino != named.st_ino) {
+      close(lock_fd_);
+      continue;
+    }
+    const int fd = ::open((folder_ + "/state").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(MachineState)) != 0) {
+      *error = errno_text("can't make " + folder_ + "/state");
+      if (fd >= 0) close(fd);
+      return false;
+    }
+    void* memory = mmap(nullptr, sizeof(MachineState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED) {
+      *error = errno_text("can't map " + folder_ + "/state");
+      return false;
+    }
+    state_ = static_cast<MachineState*>(memory);
+    if (state_->magic == kStateMagic && state_->version == kStateVersion) reap();
+    const bool in_use = state_->magic == kStateMagic && state_->version == kStateVersion &&
+                        std::any_of(std::begin(state_->processes), std::end(state_->processes),
+                                    [](const ProcessSlot& slot) { return slot.pid != 0; });
+    if (in_use && spec_.device_part() != state_->device_part) {
+      *error = "PLEXRL_SIMGPU: '" + spec_.name + "' is in use with other figures (" +
+               state_->device_part + "; asked for " + spec_.device_part() +
+               "): use another name= or the same figures";
+      return false;
+    }
+    if (!in_use && !initialise(error)) return false;
+    if (!map_pools(error)) return false;
+    for (int slot = 0; slot < kMaxProcesses && slot_ < 0; ++slot) {
+      if (state_->processes[slot].pid == 0) slot_ = slot;
+    }
+    if (slot_ < 0) {
+      *error = "simulated GPU '" + spec_.name + "' has " + std::to_string(kMaxProcesses) +
+               " processes already";
+      return false;
+    }
+    state_->processes[slot_] = {pid_, ++state_->next_incarnation, start_ticks(pid_), 0};
+    return true;
+  }
+}
+
+bool Machine::initialise(std::string* error) {
+  for (DeviceState& device : state_->devices) {
+    if (device.pool_path[0] != 0) unlink(device.pool_path);
+  }
+  std::memset(static_cast<void*>(state_), 0, sizeof *state_);
+  std::snprintf(state_->device_part, sizeof state_->device_part, "%s", spec_.device_part().c_str());
+  state_->next_tag = now_ns() | 1;
+  for (int i = 0; i < spec_.gpus; ++i) {
+    DeviceState& device = state_->devices[i];
+    device.frame_count = device.free_frames =
+        static_cast<std::uint32_t>(spec_.memory_bytes / kFrameBytes);
+    struct statvfs room {};
+    const bool in_memory = statvfs("/dev/shm", &room) == 0 && access("/dev/shm", W_OK) == 0 &&
+                           room.f_bavail * room.f_frsize > spec_.memory_bytes + (64u << 20);
+    const std::string path = in_memory ? "/dev/shm/plexrl-simgpu-" + std::to_string(getuid()) +
+                                             "-" + spec_.name + "-" + std::to_string(i)
+                                       : folder_ + "/pool" + std::to_string(i);
+    std::snprintf(device.pool_path, sizeof device.pool_path, "%s", path.c_str());
+    unlink(path.c_str());
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(spec_.memory_bytes)) != 0) {
+      *error = errno_text("can't make the memory of a simulated GPU, " + path);
+      if (fd >= 0) close(fd);
+      return false;
+    }
+    close(fd);
+  }
+  state_->version = kStateVersion;
+  state_->magic = kStateMagic;
+  return true;
+}
+
+bool Machine::map_pools(std::string* error) {
+  for (int i = 0; i < spec_.gpus; ++i) {
+    const int fd = ::open(state_->devices[i].pool_path, O_RDWR | O_CLOEXEC);
+    // Populated here once and for all: a fault in fresh shared memory costs far more than the copy
+    // that meets it.
+    void* memory = fd < 0 ? MAP_FAILED
+                          : mmap(nullptr, spec_.memory_bytes, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (memory == MAP_FAILED) {
+      *error = errno_text(std::string("can't map ") + state_->devices[i].pool_path);
+      if (fd >= 0) close(fd);
+      return false;
+    }
+    close(fd);
+    pools_.push_back(static_cast<std::byte*>(memory));
+  }
+  return true;
+}
+
+Machine::~Machine() {
+  if (state_ != nullptr && slot_ >= 0 && pid_ == getpid()) leave();
+  for (std::byte* pool : pools_) munmap(pool, spec_.memory_bytes);
+  if (state_ != nullptr) munmap(state_, sizeof *state_);
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+void Machine::leave() {
+  const Lock lock(this);
+  for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot_);
+  state_->processes[slot_] = {};
+  reap();
+  const bool empty = std::all_of(std::begin(state_->processes), std::end(state_->processes),
+                                 [](const ProcessSlot& slot) { return slot.pid == 0; });
+  if (!empty) return;
+  for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) {
+    if (state_->allocations[id].was_exported != 0) unlink(token_path(id).c_str());
+  }
+  for (DeviceState& device : state_->devices) {
+    if (device.pool_path[0] != 0) unlink(device.pool_path);
+  }
+  unlink((folder_ + "/state").c_str());
+  unlink((folder_ + "/lock").c_str());
+  rmdir(folder_.c_str());
+}
+
+/// Takes from dead processes what they held, once `free_delay` has passed. The lock is held.
+void Machine::reap() {
+  for (int slot = 0; slot < kMaxProcesses; ++slot) {
+    ProcessSlot& process = state_->processes[slot];
+    if (process.pid == 0 || slot == slot_) continue;
+    if (process.found_dead_ns == 0) {
+      if (start_ticks(process.pid) == process.start_ticks) continue;
+      process.found_dead_ns = now_ns();
+    }
+    if (now_ns() < process.found_dead_ns + spec_.free_delay_ns) continue;
+    for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot);
+    process = {};
+  }
+}
+
+void Machine::drop_holder(std::uint32_t id, int slot) {
+  Allocation& allocation = state_->allocations[id];
+  if (allocation.tag == 0 || (holder_word(allocation, slot) & holder_bit(slot)) == 0) return;
+  holder_word(allocation, slot) &= ~holder_bit(slot);
+  free_if_unheld(id);
+}
+
+void Machine::free_if_unheld(std::uint32_t id) {
+  Allocation& allocation = state_->allocations[id];
+  if (allocation.tag == 0 || is_held(allocation)) return;
+  if (allocation.was_exported != 0) {
+    if (descriptor_is_open(id)) return;
+    unlink(token_path(id).c_str());
+  }
+  DeviceState& device = state_->devices[allocation.device];
+  for (std::uint32_t frame = allocation.first_frame; frame != kNone;) {
+    Frame& entry = device.frames[frame - 1];
+    frame = entry.next;
+    entry = {};
+    ++device.free_frames;
+  }
+  allocation = {};
+}
+
+bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id) {
+  const auto wanted = static_cast<std::uint32_t>((bytes + kFrameBytes - 1) / kFrameBytes);
+  DeviceState& device = state_->devices[device_index];
+  std::uint32_t taken = 0;
+  {
+    const Lock lock(this);
+    if (device.free_frames < wanted) {
+      reap();
+      for (std::uint32_t i = 1; i <= state_->next_allocation; ++i) free_if_unheld(i);
+    }
+    if (wanted == 0 || device.free_frames < wanted) return false;
+    for (std::uint32_t i = 1; i < kMaxAllocations && taken == 0; ++i) {
+      if (state_->allocations[i].tag == 0) taken = i;
+    }
+    if (taken == 0) return false;
+    state_->next_allocation = std::max(state_->next_allocation, taken);
+    Allocation& allocation = state_->allocations[taken];
+    allocation = {};
+    allocation.device = static_cast<std::uint32_t>(device_index);
+    allocation.frame_count = wanted;
+    std::uint32_t* link = &allocation.first_frame;
+    std::uint32_t left = wanted;
+    for (std::uint32_t frame = 0; left > 0; ++frame) {
+      if (device.frames[frame].allocation != kNone) continue;
+      device.frames[frame].allocation = taken;
+      *link = frame + 1;
+      link = &device.frames[frame].next;
+      --left;
+    }
+    device.free_frames -= wanted;
+    allocation.tag = state_->next_tag;
+    state_->next_tag += 2;
+    holder_word(allocation, slot_) |= holder_bit(slot_);
+    local_holds_[taken] = 1;
+  }
+  // Fresh memory shows nothing of its last holder. Outside the lock: the frames are ours already.
+  for (std::byte* frame : frames(taken)) std::memset(frame, 0, kFrameBytes);
+  *id = taken;
+  return true;
+}
+
+void Machine::hold(std::uint32_t id) {
+  const Lock lock(this);
+  ++local_holds_[id];
+}
+
+void Machine::release(std::uint32_t id) {
+  const Lock lock(this);
+  if (local_holds_[id] == 0) return;
+  if (--local_holds_[id] == 0) drop_holder(id, slot_);
+}
+
+std::vector<std::byte*> Machine::frames(std::uint32_t id) {
+  const Lock lock(this);
+  const Allocation& allocation = state_->allocations[id];
+  std::vector<std::byte*> result;
+  result.reserve(allocation.frame_count);
+  for (std::uint32_t frame = allocation.first_frame; frame != kNone;
+       frame = state_->devices[allocation.device].frames[frame - 1].next) {
+    result.push_back(pools_[allocation.device] + (frame - 1) * kFrameBytes);
+  }
+  return result;
+}
+
+int Machine::device_of(std::uint32_t id) const {
+  return static_cast<int>(state_->allocations[id].device);
+}
+std::uint64_t Machine::bytes_of(std::uint32_t id) const {
+  return state_->allocations[id].frame_count * kFrameBytes;
+}
+std::uint64_t Machine::tag_of(std::uint32_t id) const { return state_->allocations[id].tag; }
+
+std::string Machine::token_path(std::uint32_t id) const {
+  return folder_ + "/handle" + std::to_string(id);
+}
+
+// A descriptor is an open file with a shared flock: the lock belongs to the open file description,
+// which travels with SCM_RIGHTS and dup and goes with the last descriptor, however its holder ends.
+int Machine::export_descriptor(std::uint32_t id) {
+  const Lock lock(this);
+  Allocation& allocation = state_->allocations[id];
+  const int fd = ::open(token_path(id).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return -1;
+  const std::uint64_t content[2] = {id, allocation.tag};
+  if (pwrite(fd, content, sizeof content, 0) != sizeof content || flock(fd, LOCK_SH) != 0) {
+    close(fd);
+    return -1;
+  }
+  allocation.was_exported = 1;
+  return fd;
+}
+
+bool Machine::descriptor_is_open(std::uint32_t id) const {
+  const int fd = ::open(token_path(id).c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool open = flock(fd, LOCK_EX | LOCK_NB) != 0;
+  close(fd);
+  return open;
+}
+
+bool Machine::import_descriptor(int descriptor, std::uint32_t* id) {
+  std::uint64_t content[2] = {0, 0};
+  if (pread(descriptor, content, sizeof content, 0) != sizeof content) return false;
+  if (content[0] == 0 || content[0] >= kMaxAllocations) return false;
+  if (!import_id(static_cast<std::uint32_t>(content[0]), content[1])) return false;
+  *id = static_cast<std::uint32_t>(content[0]);
+  return true;
+}
+
+bool Machine::import_id(std::uint32_t id, std::uint64_t tag) {
+  if (id == 0 || id >= kMaxAllocations || tag == 0) return false;
+  const Lock lock(this);
+  Allocation& allocation = state_->allocations[id];
+  if (allocation.tag != tag) return false;
+  holder_word(allocation, slot_) |= holder_bit(slot_);
+  ++local_holds_[id];
+  return true;
+}
+
+std::uint64_t Machine::total_bytes(int) const { return spec_.memory_bytes; }
+
+std::uint64_t Machine::free_bytes(int device) {
+  const Lock lock(this);
+  reap();
+  return state_->devices[device].free_frames * kFrameBytes;
+}
+
+std::vector<Machine::Usage> Machine::usage(int device) {
+  const Lock lock(this);
+  reap();
+  std::vector<Usage> result;
+  for (int slot = 0; slot < kMaxProcesses; ++slot) {
+    if (state_->processes[slot].pid == 0) continue;
+    std::uint64_t bytes = 0;
+    for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) {
+      Allocation& allocation = state_->allocations[id];
+      if (allocation.tag == 0 || static_cast<int>(allocation.device) != device) continue;
+      if ((holder_word(allocation, slot) & holder_bit(slot)) != 0)
+        bytes += allocation.frame_count * kFrameBytes;
+    }
+    if (bytes > 0) result.push_back({state_->processes[slot].pid, bytes});
+  }
+  return result;
+}
+
+std::uint64_t Machine::book_transfer(int device, Direction direction, std::uint64_t bytes,
+                                     std::uint64_t earliest) {
+  if (spec_.link_bytes_per_s == 0) return earliest;
+  DeviceState& shared = state_->devices[device];
+  std::atomic<std::uint64_t>& until = shared.link_until[static_cast<int>(direction)];
+  const std::uint64_t other =
+      shared.link_until[1 - static_cast<int>(direction)].load(std::memory_order_relaxed);
+  const double full_ns =
+      static_cast<double>(bytes) * 1e9 / static_cast<double>(spec_.link_bytes_per_s) * spec_.slow;
+  std::uint64_t seen = until.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint64_t start = std::max(seen, earliest);
+    // While the other direction is busy too, each keeps `duplex` of its rate.
+    const double both_ns = other > start ? static_cast<double>(other - start) : 0.0;
+    const double slowed_ns = std::min(full_ns / spec_.duplex, both_ns);
+    const double length = slowed_ns + std::max(0.0, full_ns - slowed_ns * spec_.duplex);
+    const std::uint64_t end = start + static_cast<std::uint64_t>(length);
+    if (until.compare_exchange_weak(seen, end, std::memory_order_relaxed)) return end;
+  }
+}
+
+void Machine::spend_driver_time(std::uint64_t ns) {
+  if (ns == 0) return;
+  const std::uint64_t length = static_cast<std::uint64_t>(static_cast<double>(ns) * spec_.slow);
+  const Lock lock(this);
+  sleep_until_ns(now_ns() + length);
+}
+
+Machine::Counters& Machine::counters(int device) { return state_->devices[device].counters; }
+
+std::array<std::uint8_t, 16> Machine::uuid(int device) const {
+  const std::string text = spec_.name + "/" + std::to_string(device);
+  std::array<std::uint8_t, 16> result{};
+  for (int half = 0; half < 2; ++half) {
+    std::uint64_t hash = 0xcbf29ce484222325ull + static_cast<std::uint64_t>(half);
+    for (const char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ull;
+    for (int i = 0; i < 8; ++i)
+      result[static_cast<std::size_t>(half * 8 + i)] = static_cast<std::uint8_t>(hash >> (8 * i));
+  }
+  return result;
+}
+
+std::string uuid_text(const std::array<std::uint8_t, 16>& uuid) {
+  char text[48];
+  char* at = text + std::snprintf(text, sizeof text, "GPU-");
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+    at += std::snprintf(at, static_cast<std::size_t>(text + sizeof text - at),
+                        dash ? "-%02x" : "%02x", uuid[i]);
+  }
+  return text;
+}
+
+}  // namespace plexrl::simgpu

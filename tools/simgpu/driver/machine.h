@@ -1,0 +1,117 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tools/simgpu/driver/spec.h"
+
+namespace plexrl::simgpu {
+
+inline constexpr std::uint64_t kFrameBytes = 2ull
+                                             << 20;  ///< physical memory is handed out in frames
+inline constexpr int kMaxDevices = 16;
+
+enum class Direction { kToDevice = 0, kToHost = 1 };
+
+struct MachineState;  // the layout of the shared file; see machine_state.h
+
+/// The simulated machine that processes with the same `name=` share: for each device a pool of
+/// physical frames, who holds them, the links' timelines, and counters.
+///
+/// It lives in files under `state_folder(spec)` (the pools in /dev/shm where that has room). The
+/// tables change under an flock, which the kernel releases when its holder dies; a process found
+/// dead loses what it held after `free_delay`. The last process to leave removes the files.
+///
+/// Threads: every function may be called from any thread.
+class Machine {
+ public:
+  /// Joins the machine, or makes it. Returns nullptr and says why in *error when the spec disagrees
+  /// with that of the processes already there, or a file can't be made.
+  static std::unique_ptr<Machine> open(const Spec& spec, std::string* error);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  const Spec& spec() const { return spec_; }
+
+  /// Takes ceil(bytes / kFrameBytes) zeroed frames; this process holds them once. False when there
+  /// are not so many.
+  bool allocate(int device, std::uint64_t bytes, std::uint32_t* id);
+  /// One more hold of this process.
+  void hold(std::uint32_t id);
+  /// One hold less; the frames are free when no process holds them and no exported descriptor is
+  /// open.
+  void release(std::uint32_t id);
+  /// Host addresses of the frames, in order.
+  std::vector<std::byte*> frames(std::uint32_t id);
+  int device_of(std::uint32_t id) const;
+  std::uint64_t bytes_of(std::uint32_t id) const;
+
+  /// A descriptor that stands for the allocation in other processes and keeps it alive. -1 on
+  /// failure.
+  int export_descriptor(std::uint32_t id);
+  /// Holds the allocation that `descriptor` stands for. False when it is none of this machine's.
+  bool import_descriptor(int descriptor, std::uint32_t* id);
+  /// As import, by id alone (legacy IPC handles). `tag` guards against a handle that outlived its
+  /// allocation.
+  bool import_id(std::uint32_t id, std::uint64_t tag);
+  std::uint64_t tag_of(std::uint32_t id) const;
+
+  std::uint64_t total_bytes(int device) const;
+  std::uint64_t free_bytes(int device);
+  struct Usage {
+    pid_t pid;
+    std::uint64_t bytes;
+  };
+  std::vector<Usage> usage(int device);
+
+  /// Books `bytes` on a link from `earliest` on, after what is booked already. Returns when the
+  /// transfer ends.
+  std::uint64_t book_transfer(int device, Direction direction, std::uint64_t bytes,
+                              std::uint64_t earliest);
+  /// Runs `ns` of driver time under the lock that all processes' memory calls share.
+  void spend_driver_time(std::uint64_t ns);
+
+  struct Counters {
+    std::atomic<std::uint64_t> busy_ns, lag_ns, kernels, to_device_bytes, to_host_bytes;
+  };
+  Counters& counters(int device);
+
+  std::array<std::uint8_t, 16> uuid(int device) const;
+
+ private:
+  Machine() = default;
+  class Lock;
+  bool join(std::string* error);
+  bool initialise(std::string* error);
+  bool map_pools(std::string* error);
+  void reap();
+  void drop_holder(std::uint32_t id, int slot);
+  void free_if_unheld(std::uint32_t id);
+  bool descriptor_is_open(std::uint32_t id) const;
+  void leave();
+  std::string token_path(std::uint32_t id) const;
+
+  Spec spec_;
+  std::string folder_;
+  pid_t pid_ = 0;
+  int lock_fd_ = -1;
+  std::mutex mutex_;  // with the flock: the lock of the tables
+  MachineState* state_ = nullptr;
+  int slot_ = -1;
+  std::vector<std::byte*> pools_;
+  std::vector<std::uint32_t> local_holds_;
+};
+
+/// "GPU-xxxxxxxx-xxxx-…", as NVML and CUDA_VISIBLE_DEVICES spell it.
+std::string uuid_text(const std::array<std::uint8_t, 16>& uuid);
+
+}  // namespace plexrl::simgpu

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "tools/simgpu/driver/machine.h"
+
+namespace plexrl::simgpu {
+
+inline constexpr std::uint32_t kStateMagic = 0x53584c50;  // "PLXS"
+inline constexpr std::uint32_t kStateVersion = 1;         ///< raised with every change of this file
+inline constexpr int kMaxProcesses = 256;
+inline constexpr std::uint32_t kMaxAllocations = 1u << 16;
+inline constexpr std::uint32_t kMaxFrames = 1u << 15;  ///< 64 GiB a device
+inline constexpr std::uint32_t kNone = 0;              ///< ids and frame links count from 1
+
+struct ProcessSlot {
+  std::int32_t pid;             ///< 0: free
+  std::uint32_t incarnation;    ///< raised when the slot is taken
+  std::uint64_t start_ticks;    ///< field 22 of /proc/PID/stat
+  std::uint64_t found_dead_ns;  ///< 0: not known to be dead
+};
+
+struct Allocation {
+  std::uint64_t tag;  ///< 0: free; else unique in this machine's life
+  std::uint32_t device;
+  std::uint32_t frame_count;
+  std::uint32_t first_frame;  ///< 1 + index
+  std::uint32_t was_exported;
+  std::uint64_t holders[kMaxProcesses / 64];
+};
+
+struct Frame {
+  std::uint32_t allocation;  ///< id, or kNone
+  std::uint32_t next;        ///< 1 + index of the allocation's next frame, or kNone
+};
+
+struct DeviceState {
+  std::atomic<std::uint64_t> link_until[2];
+  Machine::Counters counters;
+  std::uint32_t frame_count;
+  std::uint32_t free_frames;
+  char pool_path[256];
+  Frame frames[kMaxFrames];
+};
+
+/// The file `state` of a machine. Everything but the atomics is read and written under the flock.
+struct MachineState {
+  std::uint32_t magic;
+  std::uint32_t version;
+  char device_part[512];
+  std::uint64_t next_tag;
+  std::uint32_t next_allocation;
+  std::uint32_t next_incarnation;
+  ProcessSlot processes[kMaxProcesses];
+  Allocation allocations[kMaxAllocations];  ///< [id]; 0 is unused
+  DeviceState devices[kMaxDevices];
+};
+
+}  // namespace plexrl::simgpu

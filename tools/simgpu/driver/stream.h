@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tools/simgpu/driver/operation.h"
+
+namespace plexrl::simgpu {
+
+struct Context;
+
+/// The end of one enqueued item. Shared by the queue, by events, and by whoever waits.
+class Completion {
+ public:
+  bool is_done() const { return done_.load(std::memory_order_acquire); }
+  /// Device time of the end; meaningful when is_done().
+  std::uint64_t end_ns() const { return end_ns_.load(std::memory_order_relaxed); }
+  void wait() const;  ///< blocks the calling thread
+  void finish(std::uint64_t end_ns);
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::atomic<bool> done_{false};
+  std::atomic<std::uint64_t> end_ns_{0};
+};
+using CompletionPtr = std::shared_ptr<Completion>;
+
+/// What a capture collects; defined by the graph code. A stream in capture hands its operations to
+/// it.
+class Capture;
+
+/// A CUstream is the address of a Stream. Items run one after the other on the stream's thread,
+/// which is started with the first item, has all signals blocked and is called simgpu-stream.
+///
+/// Threads: any thread may enqueue and query. Lock order: Context::mutex, then Stream::mutex_.
+class Stream {
+ public:
+  enum class Kind { kLegacy, kPerThread, kBlocking, kNonBlocking };
+  Stream(Context* context, Kind kind, int priority);
+  ~Stream();  ///< runs what is queued to its end first
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// Enqueues work behind everything earlier in this stream and, by the rules of the legacy default
+  /// stream, behind that of the others ("Stream synchronization behavior", CUDA driver API). Blocks
+  /// while the queue is full.
+  CompletionPtr enqueue(std::unique_ptr<Operation> operation);
+  /// Later items wait for `completion` too.
+  void wait_for(CompletionPtr completion);
+  /// The end of everything enqueued so far; nullptr when nothing ever was.
+  CompletionPtr last() const;
+  bool is_idle() const;      ///< everything enqueued so far has ended
+  void synchronize() const;  ///< blocks until then
+
+  Context* context() const { return context_; }
+  Kind kind() const { return kind_; }
+  int priority() const { return priority_; }
+  std::uint64_t id() const { return id_; }
+
+  /// Non-null while the stream is in capture (cuStreamBeginCapture); owned by the graph code,
+  /// guarded by its mutex.
+  std::atomic<Capture*> capture{nullptr};
+
+ private:
+  struct Item {
+    std::unique_ptr<Operation> operation;
+    std::vector<CompletionPtr> after;
+    CompletionPtr done;
+    std::uint64_t submitted_ns;
+  };
+  void work();
+  void run_item(Item& item);
+
+  Context* const context_;
+  const Kind kind_;
+  const int priority_;
+  const std::uint64_t id_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  std::size_t outstanding_ = 0;
+  std::vector<CompletionPtr> pending_waits_;
+  CompletionPtr last_;
+  std::uint64_t ready_ns_ =
+      0;  ///< device time at which the previous item ended; the stream thread's own
+  std::thread thread_;
+  bool stopping_ = false;
+};
+
+/// A CUevent is the address of an Event.
+struct Event {
+  explicit Event(unsigned flags_in, Context* context_in) : flags(flags_in), context(context_in) {}
+  unsigned flags;
+  Context* context;
+  std::mutex mutex;
+  CompletionPtr recorded;          ///< nullptr: never recorded, which counts as done
+  Capture* captured_in = nullptr;  ///< recorded inside a capture; owned by the graph code
+  void* captured_node = nullptr;
+};
+
+/// The Stream that a handle means: NULL and CU_STREAM_LEGACY are the current context's legacy
+/// stream (or, in the per-thread forms, NULL means CU_STREAM_PER_THREAD); answers
+/// CUDA_ERROR_INVALID_HANDLE or INVALID_CONTEXT otherwise.
+CUresult find_stream(CUstream handle, bool per_thread, Stream** stream);
+bool is_event(CUevent handle);
+
+/// Where every call that makes device work ends: enqueues the operation, or adds it to the capture
+/// that the stream is in. *done (may be null) is set to the completion, or to nullptr in a capture.
+CUresult submit(CUstream handle, bool per_thread, std::unique_ptr<Operation> operation,
+                CompletionPtr* done = nullptr);
+
+/// Defined by the graph code (graph_capture.cc): adds a node for `operation` to the capture of
+/// `stream`.
+CUresult capture_operation(Stream* stream, std::unique_ptr<Operation> operation);
+/// Defined by the graph code: cuEventRecord and cuStreamWaitEvent on streams in capture. Return
+/// false when neither the stream nor the event is in a capture, so that the ordinary path goes on.
+bool capture_event_record(Stream* stream, Event* event, CUresult* result);
+bool capture_event_wait(Stream* stream, Event* event, CUresult* result);
+/// Defined by the graph code: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (and the capture is
+/// invalidated) when the calling thread may not make an unsafe call (cuMemAlloc, cuCtxSynchronize,
+/// cuStreamQuery on a captured stream …) just now.
+CUresult check_unsafe_call();
+
+}  // namespace plexrl::simgpu
