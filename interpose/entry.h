@@ -32,7 +32,9 @@ class Entry<R(A...)> {
   }
 
   [[gnu::always_inline]] R operator()(A... arguments) const { return get()(arguments...); }
-  [[gnu::always_inline]] Pointer get() const noexcept { return pointer_.load(std::memory_order_relaxed); }
+  [[gnu::always_inline]] Pointer get() const noexcept {
+    return pointer_.load(std::memory_order_relaxed);
+  }
 
  private:
   std::atomic<Pointer> pointer_;

@@ -74,10 +74,11 @@ namespace plexrl::shim {
 //     soon as it is free), returning the bytes that were counted, 0 where the key is unknown;
 //     restore where the driver then refused.
 
-/// A function that driver_api.def and harmless.def don't know is about to be handed out unchanged:
-/// from now on the job may submit work that PlexRL can't see. `version` is the one asked of
-/// cuGetProcAddress, 0 for dlsym. Called on every such lookup, perhaps under the loader's lock and
-/// from inside allocators: must not allocate, lock, or call the loader.
+/// The job is about to call, for the first time, a driver function that driver_api.def and
+/// harmless.def don't know: when this returns the call goes on, and from then on the job may submit
+/// work that PlexRL can't see. `version` is the one asked of cuGetProcAddress, 0 for dlsym. Runs on
+/// the calling thread like any wrapper and may wait, so that an exclusive lease is held before the
+/// call goes on. Told again only where first calls of two threads meet. `name` stays valid.
 void on_unknown_entry(const char* name, int version) noexcept;
 
 // One handler for each row of class memory, query, track and refuse: the driver's name and

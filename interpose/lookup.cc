@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "interpose/driver.h"
-#include "interpose/handlers.h"
 #include "interpose/real_dl.h"
 #include "interpose/settings.h"
+#include "interpose/unknown_entry.h"
 
 // Everything here may run under the loader's lock, inside an allocator's start-up or before any
 // constructor: no allocation, no lock but the loader's own, no state but what is
@@ -80,13 +80,22 @@ bool is_driver_style(std::string_view name) noexcept {
 
 bool is_beyond_cap(int since) noexcept { return driver_cap() != 0 && since > driver_cap(); }
 
+// A function that reaches the driver unseen.
+Decision unseen(const Question& question, void* function) noexcept {
+  void* const guarded = stand_in(function, question.name, 0);
+  return guarded != nullptr ? result(guarded) : question.not_there();
+}
+
 // A name that no table has: the driver's own only if libcuda defines it.
 Decision decide_unknown(const Question& question) noexcept {
   if (!is_driver_style(question.name) || bypassed()) return question.jump_to_real();
   if (libcuda.find().symbol(question.name) == nullptr) return question.jump_to_real();
   if (driver_cap() != 0) return question.not_there();
-  if (!is_harmless(question.name)) shim::on_unknown_entry(question.name, 0);
-  return question.jump_to_real();
+  if (is_harmless(question.name)) return question.jump_to_real();
+  const bool is_scope = question.handle == RTLD_DEFAULT || question.handle == RTLD_NEXT;
+  void* const value = is_scope ? libcuda.find().symbol(question.name)
+                               : question.ask(question.handle, question.name);
+  return value != nullptr ? unseen(question, value) : result(nullptr);
 }
 
 // RTLD_DEFAULT and RTLD_NEXT. The real search finds our own export, or that of a preload before us,
@@ -119,8 +128,7 @@ Decision decide_by_handle(const Question& question, const Known& known) noexcept
   // the driver without us.
   const bool is_unseen =
       ElfImage::containing(value).is(known.library->name()) || !real_dl().dlsym_is_libc;
-  if (known.is_driver && is_unseen) shim::on_unknown_entry(question.name, 0);
-  return result(value);
+  return known.is_driver && is_unseen ? unseen(question, value) : result(value);
 }
 
 Decision decide(const Question& question) noexcept {
@@ -191,7 +199,7 @@ Api form_by_version(std::string_view base, int version, cuuint64_t flags) noexce
   return best;
 }
 
-// What to hand out instead of `real`, which the driver gave for this question.
+// What to hand out instead of `real`, which the driver gave for this question; null for nothing.
 void* handed_out(const char* symbol, void* real, int version, cuuint64_t flags) noexcept {
   const std::string_view base = base_name(symbol);
   Api api = form_of(base, real);
@@ -199,8 +207,7 @@ void* handed_out(const char* symbol, void* real, int version, cuuint64_t flags) 
   if (api != Api::kCount && real_driver_function(api) != nullptr) {
     return kDriverWrappers[static_cast<size_t>(api)];
   }
-  if (!is_harmless(symbol)) shim::on_unknown_entry(symbol, version);
-  return real;
+  return is_harmless(symbol) ? real : stand_in(real, symbol, version);
 }
 
 int capped(int version) noexcept {
@@ -214,8 +221,9 @@ CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_
   const CUresult answer = ask(capped(version));
   const bool has_function =
       answer == CUDA_SUCCESS && symbol != nullptr && pfn != nullptr && *pfn != nullptr;
-  if (has_function) *pfn = handed_out(symbol, *pfn, capped(version), flags);
-  return answer;
+  if (!has_function) return answer;
+  *pfn = handed_out(symbol, *pfn, capped(version), flags);
+  return *pfn != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 }  // namespace

@@ -10,8 +10,9 @@
 ///
 /// Rules: the real resolver is asked first and its failures are passed on; a wrapper is handed out
 /// only for a function that lies in the process's libcuda.so* (or libnvidia-ml.so*) and that the
-/// table knows; anything else is handed out unchanged, and plexrl::shim::on_unknown_entry is told
-/// where it is a driver function (handlers.h).
+/// table knows. A driver function that it doesn't know is handed out behind a stand-in that makes
+/// the process exclusive at its first call (unknown_entry.h), unless harmless.def lists it. All
+/// else is handed out unchanged.
 
 namespace plexrl::interpose {
 
