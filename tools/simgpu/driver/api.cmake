@@ -1,0 +1,27 @@
+# Modules, launches, graphs and lookups of the simulated driver, and what is generated from NVIDIA's
+# headers: the rows of cuGetProcAddress and a weak definition (NOT_SUPPORTED) of every function of
+# cuda.h, which the real definitions of this folder replace at link time.
+
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+
+set(simgpu_api_dir ${CMAKE_CURRENT_LIST_DIR})
+set(simgpu_generated ${CMAKE_BINARY_DIR}/tools/simgpu/driver)
+file(MAKE_DIRECTORY ${simgpu_generated})
+foreach(row "table;entry_points.inc" "stubs;entry_stubs.cc")
+  list(GET row 0 what)
+  list(GET row 1 file)
+  add_custom_command(
+    OUTPUT ${simgpu_generated}/${file}
+    COMMAND ${Python3_EXECUTABLE} ${simgpu_api_dir}/entry_points.py ${what} ${CMAKE_CXX_COMPILER}
+            ${PLEXRL_CUDA_INCLUDE_DIR} > ${simgpu_generated}/${file}
+    DEPENDS ${simgpu_api_dir}/entry_points.py ${PLEXRL_CUDA_INCLUDE_DIR}/cuda.h
+            ${PLEXRL_CUDA_INCLUDE_DIR}/cudaTypedefs.h
+    VERBATIM)
+endforeach()
+
+add_library(plexrl_simgpu_api OBJECT
+  ${simgpu_generated}/entry_points.inc
+  ${simgpu_generated}/entry_stubs.cc
+  ${simgpu_api_dir}/entry_points.cc
+  ${simgpu_api_dir}/proc_address.cc)
+target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_cuda_headers)
