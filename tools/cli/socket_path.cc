@@ -4,10 +4,12 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 
 namespace plexrl::cli {
 namespace {
 
+constexpr char kSystemState[] = "/var/lib/plexrl";
 constexpr char kSystemSocket[] = "/run/plexrl/nodemgr.sock";
 
 std::string value_of(const Env& env, const char* name) {
@@ -61,11 +63,22 @@ std::string state_folder(const Env& env, const std::optional<std::string>& simgp
   if (const std::string state = value_of(env, "XDG_STATE_HOME"); !state.empty()) {
     base = state + "/plexrl";
   } else if (getuid() == 0) {
-    base = "/var/lib/plexrl";
+    base = kSystemState;
   } else {
     base = value_of(env, "HOME") + "/.local/state/plexrl";
   }
   return simgpu ? base + "/simgpu-" + simgpu_name(*simgpu) : base;
+}
+
+std::vector<std::string> state_folders(const Env& env) {
+  const std::string own = state_folder(env, std::nullopt);
+  std::vector<std::string> folders = {own};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(own, error)) {
+    if (entry.path().filename().string().rfind("simgpu-", 0) == 0) folders.push_back(entry.path());
+  }
+  if (own != kSystemState) folders.push_back(kSystemState);
+  return folders;
 }
 
 }  // namespace plexrl::cli

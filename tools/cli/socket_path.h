@@ -44,4 +44,8 @@ std::string admin_socket_path(const std::string& job_socket);
 /// With `simgpu`, the folder simgpu-NAME in it.
 std::string state_folder(const Env& env, const std::optional<std::string>& simgpu);
 
+/// Every folder where a manager that this user can reach may have left its state: the user's own,
+/// the system's, and those of simulated GPUs.
+std::vector<std::string> state_folders(const Env& env);
+
 }  // namespace plexrl::cli

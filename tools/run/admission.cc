@@ -39,6 +39,9 @@ EnvBlock manager_env(const EnvBlock& job_env) {
   for (const char* name : {"PLEXRL_TEAM", "PLEXRL_PRIORITY", "PLEXRL_MEMORY", "PLEXRL_SOCKET"}) {
     env.unset(name);
   }
+  // For a job it may name files ("pager:debug"); the manager knows plain levels only.
+  const char* log = env.get("PLEXRL_LOG");
+  if (log && std::string(log).find(':') != std::string::npos) env.unset("PLEXRL_LOG");
   return env;
 }
 

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "proto/trace.pb.h"
+
+/// The frames of a trace segment file; the layout is at the head of trace.proto. The writer (the
+/// node manager) and the readers share this file, so that they can't disagree.
+namespace plexrl::trace {
+
+/// One frame, ready to be appended to a segment file.
+std::string encode_frame(const TraceChunk& chunk, int compression_level = 1);
+
+/// Takes frames off the front of a segment's bytes.
+///
+///   SegmentParser parser(bytes);
+///   TraceChunk chunk;
+///   while (parser.next(&chunk)) use(chunk);
+///   if (!parser.problem().empty()) say(parser.problem());
+///
+/// The bytes are not trusted: a frame's sizes and checksum are checked before it is used, and no
+/// frame is larger than kMaxFrameBytes. What follows a bad frame is not looked at, because its
+/// beginning can't be known.
+class SegmentParser {
+ public:
+  static constexpr std::uint32_t kMaxFrameBytes = 64u << 20;
+
+  /// `bytes` must outlive the parser.
+  explicit SegmentParser(std::string_view bytes) : bytes_(bytes) {}
+
+  /// False at the end and at the first bad frame; `*chunk` is then empty.
+  bool next(TraceChunk* chunk);
+
+  /// Why reading ended early, with the offset; empty at a clean end.
+  const std::string& problem() const { return problem_; }
+  std::size_t offset() const { return offset_; }
+
+ private:
+  bool fail(const std::string& what);
+
+  std::string_view bytes_;
+  std::size_t offset_ = 0;
+  std::string problem_;
+};
+
+/// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78; RFC 3720, appendix B.4).
+std::uint32_t crc32c(std::string_view bytes);
+
+}  // namespace plexrl::trace

@@ -1,0 +1,152 @@
+// plexrl-trace: what happened on a node's GPUs, from the traces that its manager wrote.
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "nodemgr/settings/values.h"
+#include "tools/cli/exit_status.h"
+#include "tools/cli/nearest.h"
+#include "tools/cli/socket_path.h"
+#include "tools/trace/verbs.h"
+
+namespace plexrl::trace {
+namespace {
+
+constexpr char kFooter[] = R"(
+TRACE: segment files (*.plxt), folders of a run, or a folder of runs; default: the newest run of this user's or the
+system's manager. TIME: 5ms, 10s, 2h, counted from the beginning of the trace.
+
+Examples:
+  plexrl-trace summary
+  plexrl-trace timeline --from 10s --to 12s
+  plexrl-trace export --format perfetto --output run.pftrace    (open it in https://ui.perfetto.dev)
+
+Exit status: 0 done, 1 failed, 2 wrong usage.
+)";
+
+struct CommandLine {
+  std::vector<std::string> paths;
+  std::string from, to;
+  VerbOptions options;
+};
+
+int complain(int status, const std::string& what) {
+  std::cerr << "plexrl-trace: " << what << "\n";
+  return status;
+}
+
+CLI::App* add_verb(CLI::App& app, const char* name, const char* what, CommandLine& line) {
+  CLI::App* verb = app.add_subcommand(name, what);
+  verb->add_option("TRACE", line.paths, "segment files or folders (default: the newest run)");
+  return verb;
+}
+
+void add_json_flag(CLI::App* verb, CommandLine& line) {
+  verb->add_flag("--json", line.options.json, "one JSON object on stdout, nothing else");
+}
+
+void declare(CLI::App& app, CommandLine& line) {
+  app.set_version_flag("--version", "plexrl-trace " PLEXRL_VERSION);
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  add_json_flag(add_verb(app, "summary", "where each job's and each GPU's time went", line), line);
+  CLI::App* timeline = add_verb(app, "timeline", "who had which GPU when, drawn", line);
+  timeline->add_option("--from", line.from, "the first moment shown (default: the beginning)")
+      ->type_name("TIME");
+  timeline->add_option("--to", line.to, "the last moment shown (default: the end)")
+      ->type_name("TIME");
+  timeline->add_option("--width", line.options.width, "columns (default: the terminal's, or 80)")
+      ->type_name("N")
+      ->check(CLI::Range(40, 10000));
+  add_json_flag(timeline, line);
+  add_json_flag(add_verb(app, "swaps", "every change of a GPU's holder, with its stages", line),
+                line);
+  CLI::App* gaps =
+      add_verb(app, "gaps", "the longest gaps of the jobs, and how long they are", line);
+  gaps->add_option("--top", line.options.top, "how many of the longest (default: 10)")
+      ->type_name("N");
+  add_json_flag(gaps, line);
+  CLI::App* out = add_verb(app, "export", "the trace in another format", line);
+  out->add_option("--format", line.options.format, "perfetto, json or csv")
+      ->required()
+      ->check(CLI::IsMember({"perfetto", "json", "csv"}));
+  out->add_option("-o,--output", line.options.output, "file to write (default: stdout)")
+      ->type_name("FILE");
+}
+
+// The runs of the manager that this user would reach: their own, the system's, a simulated GPU's.
+std::vector<std::string> trace_folders() {
+  const auto env = cli::process_env();
+  std::vector<std::string> folders;
+  for (const std::string& state : cli::state_folders(env)) folders.push_back(state + "/trace");
+  return folders;
+}
+
+std::optional<std::string> take_times(CommandLine& line) {
+  for (auto [flag, text, target] : {std::tuple{"--from", &line.from, &line.options.from_ns},
+                                    std::tuple{"--to", &line.to, &line.options.to_ns}}) {
+    if (text->empty()) continue;
+    const auto time = nodemgr::settings::parse_duration(*text);
+    if (!time.ok()) return std::string(flag) + ": " + std::string(time.status().message());
+    *target = time->count();
+  }
+  return std::nullopt;
+}
+
+std::string wrong_verb(int argc, char** argv, const CLI::App& app) {
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  if (argc < 2 || argv[1][0] == '-') return "";
+  if (std::find(verbs.begin(), verbs.end(), argv[1]) != verbs.end()) return "";
+  return std::string("no verb '") + argv[1] + "'" + cli::did_you_mean(argv[1], verbs) +
+         "; try plexrl-trace --help";
+}
+
+int run_verb(const std::string& verb, const Model& model, const VerbOptions& options) {
+  if (verb == "summary") return print_summary(model, options);
+  if (verb == "timeline") return print_timeline(model, options);
+  if (verb == "swaps") return print_swaps(model, options);
+  if (verb == "gaps") return print_gaps(model, options);
+  return write_export(model, options);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Shows what happened on a node's GPUs, from the traces of its manager.",
+               "plexrl-trace");
+  CommandLine line;
+  declare(app, line);
+  if (const auto wrong = wrong_verb(argc, argv, app); !wrong.empty()) {
+    return complain(cli::kUsage, wrong);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return complain(cli::kUsage, error.what());
+  }
+  if (const auto wrong = take_times(line)) return complain(cli::kUsage, *wrong);
+  if (line.paths.empty()) {
+    const auto run = newest_run(trace_folders());
+    if (!run.ok()) {
+      std::string places;
+      for (const auto& folder : trace_folders()) places += " " + folder;
+      return complain(cli::kFailed, "no trace found in" + places + "; name one");
+    }
+    line.paths = {*run};
+  }
+  const auto trace = read_trace(line.paths);
+  if (!trace.ok()) return complain(cli::kFailed, std::string(trace.status().message()));
+  for (const std::string& warning : trace->warnings) complain(0, warning);
+  const Model model = build_model(*trace);
+  if (model.unknown_records > 0) {
+    complain(0, std::to_string(model.unknown_records) +
+                    " records are of kinds that this version does not know: ignoring them");
+  }
+  return run_verb(app.get_subcommands().front()->get_name(), model, line.options);
+}
+
+}  // namespace
+}  // namespace plexrl::trace
+
+int main(int argc, char** argv) { return plexrl::trace::run(argc, argv); }

@@ -1,0 +1,97 @@
+#include "tools/trace/reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "proto/segment.h"
+
+namespace plexrl::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> segments_in(const fs::path& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".plxt") files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::StatusOr<std::vector<std::string>> segments_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
+  if (auto files = segments_in(path); !files.empty()) return files;
+  auto run = newest_run({path});
+  if (!run.ok()) return absl::NotFoundError(absl::StrCat(path, " holds no trace (*.plxt)"));
+  return segments_in(*run);
+}
+
+absl::Status read_segment(const std::string& file, RawTrace& trace) {
+  std::ifstream in(file, std::ios::binary);
+  std::stringstream contents;
+  contents << in.rdbuf();
+  if (!in) {
+    const int why = errno;
+    std::error_code error;
+    if (fs::file_size(file, error) == 0 && !error) return absl::OkStatus();  // just begun
+    return absl::UnavailableError(absl::StrCat(file, ": ", strerror(why)));
+  }
+  const std::string bytes = contents.str();
+  SegmentParser parser(bytes);
+  for (TraceChunk chunk; parser.next(&chunk);) {
+    for (TraceRecord& record : *chunk.mutable_records()) {
+      trace.records.push_back(std::move(record));
+    }
+  }
+  if (!parser.problem().empty()) {
+    trace.warnings.push_back(
+        absl::StrCat(file, ": ", parser.problem(), " of ", bytes.size(), "; read up to there"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
+  RawTrace trace;
+  for (const std::string& path : paths) {
+    const auto files = segments_of(path);
+    if (!files.ok()) return files.status();
+    for (const std::string& file : *files) {
+      if (auto status = read_segment(file, trace); !status.ok()) return status;
+    }
+  }
+  std::stable_sort(trace.records.begin(), trace.records.end(),
+                   [](const auto& a, const auto& b) { return a.at_ns() < b.at_ns(); });
+  return trace;
+}
+
+absl::StatusOr<std::string> newest_run(const std::vector<std::string>& folders) {
+  std::string newest;
+  fs::file_time_type newest_time = fs::file_time_type::min();
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (!entry.is_directory(error)) continue;
+      for (const std::string& file : segments_in(entry.path())) {
+        const auto time = fs::last_write_time(file, error);
+        if (error || time < newest_time) continue;
+        newest_time = time;
+        newest = entry.path().string();
+      }
+    }
+  }
+  if (newest.empty()) return absl::NotFoundError("there is no trace yet");
+  return newest;
+}
+
+}  // namespace plexrl::trace

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "tools/trace/gap_report.h"
+#include "tools/trace/model.h"
+#include "tools/trace/summary.h"
+
+/// The `--json` objects (docs/contract.md, rows "every --json" and "trace JSON").
+namespace plexrl::trace {
+
+using Json = nlohmann::ordered_json;
+
+Json summary_json(const Model& model, const Summary& summary);
+Json swaps_json(const Model& model);
+Json gaps_json(const Model& model, const std::vector<Gap>& longest,
+               const std::vector<GapBucket>& histogram);
+Json timeline_json(const Model& model, std::int64_t from_ns, std::int64_t to_ns);
+/// Everything the model has: `export --format json`.
+Json export_json(const Model& model);
+
+/// An epoch as users see it: "3.17" (generation.counter); empty for none.
+std::string epoch_text(std::uint64_t generation, std::uint64_t counter);
+
+/// Indices of the GPUs in a mask.
+std::vector<int> gpus_in(std::uint64_t mask);
+
+}  // namespace plexrl::trace
