@@ -130,6 +130,11 @@ Activity::Look Activity::look() {
   return look;
 }
 
+bool Activity::is_capturing() {
+  const std::lock_guard lock(mutex_);
+  return !capturing_.empty();
+}
+
 bool Activity::mark_finished(StreamMark& mark, Look& look) {
   const CUstream stream = mark.stream.load(std::memory_order_relaxed);
   bool finished = true;

@@ -34,6 +34,9 @@ class Activity {
   };
   Look look();
 
+  /// Whether a capture is in progress anywhere in the process.
+  bool is_capturing();
+
   /// Slow half of Gate::mark: finds or makes this thread's mark for `stream`.
   void mark(ThreadSlot* slot, CUstream stream, std::uint64_t calls) noexcept;
   /// After a submission to this thread's own default stream.

@@ -56,21 +56,22 @@ void Gate::enter_slow(ThreadSlot* slot, std::uint32_t depth) noexcept {
       if (word_.compare_exchange_strong(expected, open_word(), std::memory_order_acq_rel)) {
         hooks_.busy_again();
       }
-    } else if (word == kClosed) {
-      wait();
     }
+    const bool passes = word == kClosed && !wait();
     slot->depth.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (passes) return;
   }
 }
 
-void Gate::wait() noexcept {
+bool Gate::wait() noexcept {
   const std::uint32_t turn = turn_.load(std::memory_order_acquire);
   waiters_.fetch_add(1, std::memory_order_acq_rel);
-  hooks_.about_to_wait();
+  const bool waits = hooks_.about_to_wait();
   // open() writes the word before it counts the turn up, so a sleeper can't miss it.
-  if (!is_open()) futex_wait(turn_, turn);
+  if (waits && !is_open()) futex_wait(turn_, turn);
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
+  return waits;
 }
 
 bool Gate::try_enter_host() noexcept {

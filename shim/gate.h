@@ -31,8 +31,9 @@ class Gate {
 
   /// What the slow path calls. All run on the job's thread, outside the gate.
   struct Hooks {
-    /// Before a thread sleeps because the gate is closed; it may open the gate.
-    void (*about_to_wait)() noexcept;
+    /// Before a thread sleeps because the gate is closed. False: let the call pass, nobody will ever
+    /// open the gate for it.
+    bool (*about_to_wait)() noexcept;
     /// A call has just opened an armed gate.
     void (*busy_again)() noexcept;
   };
@@ -60,6 +61,14 @@ class Gate {
     slot->depth.store(depth + 1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (word_.load(std::memory_order_acquire) != kOpen) [[unlikely]] enter_slow(slot, depth);
+  }
+
+  /// Enters without waiting, whatever the gate says: for calls that only give back but may be in the
+  /// driver for long. A drain does not finish meanwhile.
+  void enter_giving_back() noexcept {
+    ThreadSlot* const slot = this_slot != nullptr ? this_slot : claim_slot();
+    if (slot == nullptr) return;
+    slot->depth.store(slot->depth.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
   }
 
   PLEXRL_HOT void leave() noexcept {
@@ -115,7 +124,7 @@ class Gate {
   PLEXRL_COLD void enter_slow(ThreadSlot* slot, std::uint32_t depth) noexcept;
   PLEXRL_COLD void leave_slow(ThreadSlot* slot) noexcept;
   PLEXRL_COLD void mark_slow(ThreadSlot* slot, CUstream stream, std::uint64_t calls) noexcept;
-  void wait() noexcept;
+  bool wait() noexcept;
   void barrier() const noexcept;
   Word open_word() const noexcept { return needs_fence_ ? kOpenFenced : kOpen; }
 
