@@ -12,8 +12,8 @@ namespace {
 
 const CUstream kEveryStream = reinterpret_cast<CUstream>(~std::uintptr_t{0});
 
-/// NOT_READY is the only answer that says that something runs. Any error means that nothing does any
-/// more: the stream or its whole context has failed.
+/// NOT_READY is the only answer that says that something runs. Any error means that nothing does
+/// any more: the stream or its whole context has failed.
 bool is_finished(CUresult result) noexcept { return result != CUDA_ERROR_NOT_READY; }
 
 StreamMark* find_mark(ThreadSlot* slot, CUstream stream, CUcontext context) noexcept {
@@ -109,8 +109,8 @@ Activity::Look Activity::look() {
   for (ThreadSlot* slot = all_slots(); slot != nullptr; slot = slot->next) {
     for (StreamMark* mark = slot->marks.load(std::memory_order_acquire); mark != nullptr;
          mark = mark->next) {
-      // Acquire, before the depth is read: a submission whose mark we see has its depth visible too,
-      // so a depth of 0 then means that the driver has the work.
+      // Acquire, before the depth is read: a submission whose mark we see has its depth visible
+      // too, so a depth of 0 then means that the driver has the work.
       const std::uint64_t submitted = mark->submitted.load(std::memory_order_acquire);
       if (submitted == mark->finished) continue;
       const bool in_driver = slot->depth.load(std::memory_order_acquire) != 0;

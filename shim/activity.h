@@ -12,22 +12,23 @@ namespace plexrl::shim {
 /// Whether anything this process submitted is still outstanding, as far as streams can tell.
 ///
 /// Each thread notes its streams in its slot; here they are queried: explicit streams by
-/// cuStreamQuery, the legacy default stream in every known context, a per-thread default stream by an
-/// event that its own thread records after each submission (no other thread can name that stream).
-/// cuCtxSynchronize is never used. Queries run in relaxed capture mode; while a capture is in progress
-/// none is made, because querying a captured stream would break the capture, and the answer is "busy".
+/// cuStreamQuery, the legacy default stream in every known context, a per-thread default stream by
+/// an event that its own thread records after each submission (no other thread can name that
+/// stream). cuCtxSynchronize is never used. Queries run in relaxed capture mode; while a capture is
+/// in progress none is made, because querying a captured stream would break the capture, and the
+/// answer is "busy".
 ///
-/// Threads: job threads call mark, record_own_event and the begin/end/forget functions; one thread at
-/// a time looks. `mutex_` is held during look() and while a capture begins or a stream goes away, so
-/// that no stream is queried that is being destroyed or has begun to capture. None of the driver calls
-/// made under it waits for work.
+/// Threads: job threads call mark, record_own_event and the begin/end/forget functions; one thread
+/// at a time looks. `mutex_` is held during look() and while a capture begins or a stream goes
+/// away, so that no stream is queried that is being destroyed or has begun to capture. None of the
+/// driver calls made under it waits for work.
 class Activity {
  public:
   /// What a look found.
   struct Look {
-    bool finished = false;      ///< nothing outstanding, nobody inside the driver
-    std::uint32_t inside = 0;   ///< threads inside the driver
-    std::uint32_t busy = 0;     ///< streams with unfinished work
+    bool finished = false;           ///< nothing outstanding, nobody inside the driver
+    std::uint32_t inside = 0;        ///< threads inside the driver
+    std::uint32_t busy = 0;          ///< streams with unfinished work
     CUstream busy_stream = nullptr;  ///< one of them
     bool capturing = false;
     bool progressed = false;  ///< something that was outstanding at the last look has finished

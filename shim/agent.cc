@@ -86,8 +86,7 @@ std::uint64_t Agent::report() {
     return next_dial_ns_ > now ? next_dial_ns_ - now : 0;
   }
   if (exiting_.load(std::memory_order_acquire) && !exiting_sent_) {
-    exiting_sent_ =
-        parts_.client.connection().send(wire::Type::kExiting, nullptr, 0, 0);
+    exiting_sent_ = parts_.client.connection().send(wire::Type::kExiting, nullptr, 0, 0);
   }
   parts_.client.flush_uncharges();
   if (wire::ActivityPage* const page = parts_.client.activity()) {
@@ -99,10 +98,9 @@ std::uint64_t Agent::report() {
 void Agent::sleep(std::uint64_t pause_ns) {
   Connection& connection = parts_.client.connection();
   const bool connected = connection.is_open();
-  pollfd wanted[2] = {
-      {wake_.get(), POLLIN, 0},
-      {connected ? connection.fd() : -1,
-       static_cast<short>(POLLIN | (connection.wants_to_send() ? POLLOUT : 0)), 0}};
+  pollfd wanted[2] = {{wake_.get(), POLLIN, 0},
+                      {connected ? connection.fd() : -1,
+                       static_cast<short>(POLLIN | (connection.wants_to_send() ? POLLOUT : 0)), 0}};
   timespec pause{};
   pause.tv_sec = static_cast<time_t>(pause_ns / 1'000'000'000);
   pause.tv_nsec = static_cast<long>(pause_ns % 1'000'000'000);

@@ -11,8 +11,8 @@
 
 namespace plexrl::shim {
 
-/// The one thread of the shim in a job's process, `plexrl-agent`: it receives the manager's messages,
-/// keeps the lease, sends reports, and connects again when the manager was restarted.
+/// The one thread of the shim in a job's process, `plexrl-agent`: it receives the manager's
+/// messages, keeps the lease, sends reports, and connects again when the manager was restarted.
 ///
 /// It blocks all signals, and sleeps without a time limit while nothing may be outstanding.
 class Agent {

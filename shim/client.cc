@@ -104,7 +104,7 @@ Client::Handshake Client::connect(const std::function<void(Connection&)>* resume
   wire::Hello hello{};
   hello.version = wire::kVersion;
   hello.min_version = wire::kMinVersion;
-  hello.flags = resume != nullptr ? wire::kHelloResume : 0;
+  if (resume != nullptr) hello.flags = wire::kHelloResume;
   hello.features = wire::kFeatureSlabs;
   hello.job = identity_.job;
   hello.secret = identity_.secret;
@@ -136,8 +136,7 @@ Client::Handshake Client::connect(const std::function<void(Connection&)>* resume
 }
 
 bool Client::map_pages(Packet& welcome) {
-  auto* const control =
-      static_cast<const wire::ControlPage*>(map_page(welcome.fds[0], PROT_READ));
+  auto* const control = static_cast<const wire::ControlPage*>(map_page(welcome.fds[0], PROT_READ));
   auto* const own =
       static_cast<wire::ActivityPage*>(map_page(welcome.fds[1], PROT_READ | PROT_WRITE));
   if (control == nullptr || own == nullptr) return false;

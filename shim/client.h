@@ -25,9 +25,9 @@ struct Identity {
 /// The conversation with the node manager, below leases: handshake, questions and their answers,
 /// charges, slabs, shared pages.
 ///
-/// Job threads ask and wait; the agent receives and hands answers out. Frees are only counted by job
-/// threads and sent by the agent or before the next question, in order, so they never wait. Without a
-/// connection questions are answered by "none", and the caller decides by what it knows.
+/// Job threads ask and wait; the agent receives and hands answers out. Frees are only counted by
+/// job threads and sent by the agent or before the next question, in order, so they never wait.
+/// Without a connection questions are answered by "none", and the caller decides by what it knows.
 class Client final : public SlabSource {
  public:
   using Dial = std::function<ScopedFd()>;

@@ -84,8 +84,7 @@ bool Connection::is_open() const noexcept {
   return socket_.valid();
 }
 
-bool Connection::send(wire::Type type, const void* body, std::size_t bytes,
-                      std::uint64_t request) {
+bool Connection::send(wire::Type type, const void* body, std::size_t bytes, std::uint64_t request) {
   const PreservedErrno preserved;
   wire::Header header{};
   header.magic = wire::kMagic;

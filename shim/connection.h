@@ -29,9 +29,9 @@ struct Packet {
 
 /// The socket to the node manager: whole packets out and in, nothing of their meaning.
 ///
-/// Sending never blocks: what the socket does not take is queued, and `flush` sends it when poll says
-/// POLLOUT, so a stopped manager stops no thread of the job. Order is kept. Threads: `send` by any,
-/// the rest by the agent. `errno` is preserved.
+/// Sending never blocks: what the socket does not take is queued, and `flush` sends it when poll
+/// says POLLOUT, so a stopped manager stops no thread of the job. Order is kept. Threads: `send` by
+/// any, the rest by the agent. `errno` is preserved.
 class Connection {
  public:
   enum class Received { kPacket, kNothing, kClosed };

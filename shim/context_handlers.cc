@@ -24,8 +24,8 @@ CUresult create_context(CUcontext* out, CUdevice device, Create create) noexcept
   });
 }
 
-/// The device's primary context while it is active; null otherwise. The driver has no call that only
-/// asks, so it is retained for a moment.
+/// The device's primary context while it is active; null otherwise. The driver has no call that
+/// only asks, so it is retained for a moment.
 CUcontext active_primary(CUdevice device) noexcept {
   unsigned int flags = 0;
   int active = 0;
@@ -38,12 +38,12 @@ CUcontext active_primary(CUdevice device) noexcept {
   return context;
 }
 
-/// Ends `context` by `end`, which may leave it alive (a primary context that others retain): `is_alive`
-/// says so afterwards.
+/// Ends `context` by `end`, which may leave it alive (a primary context that others retain):
+/// `is_alive` says so afterwards.
 ///
-/// Looks are excluded during the driver's call, so that no stream of the context is queried while it
-/// goes away. That call may wait for work of the job, and the agent then waits with it; it never waits
-/// for a lease, and the depth taken here keeps a drain from completing meanwhile.
+/// Looks are excluded during the driver's call, so that no stream of the context is queried while
+/// it goes away. That call may wait for work of the job, and the agent then waits with it; it never
+/// waits for a lease, and the depth taken here keeps a drain from completing meanwhile.
 template <typename End, typename IsAlive>
 CUresult end_context(CUcontext context, End end, IsAlive is_alive) {
   Process* const process = Process::started();

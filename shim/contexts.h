@@ -13,8 +13,8 @@ namespace plexrl::shim {
 /// The contexts of this process that are known to live, and their devices.
 ///
 /// Contexts made by cuCtxCreate and cuDevicePrimaryCtxRetain are told by those calls; the runtime
-/// library makes its primary context through a private table, so a context is also noted when a thread
-/// makes it current or first stops at the gate with it.
+/// library makes its primary context through a private table, so a context is also noted when a
+/// thread makes it current or first stops at the gate with it.
 ///
 /// Threads: any; takes its own lock, never held in a driver call.
 class Contexts {

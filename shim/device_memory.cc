@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "interpose/driver.h"
+#include "shim/activity.h"
 #include "shim/driver_scope.h"
 #include "shim/fault_points.h"
 #include "shim/gate.h"
@@ -22,8 +23,7 @@ CUresult DeviceMemory::allocate(CUdevice device, CUcontext context, std::size_t 
       }
     }
     std::uint64_t block = 0;
-    const CUresult result =
-        add_range(device, context, Suballocator::kBlockBytes, true, &block);
+    const CUresult result = add_range(device, context, Suballocator::kBlockBytes, true, &block);
     if (result != CUDA_SUCCESS) return result;
     const std::lock_guard lock(mutex_);
     small_[context].add_block(block);

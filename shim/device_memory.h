@@ -14,12 +14,13 @@
 
 namespace plexrl::shim {
 
-/// cuMemAlloc and cuMemFree, as the job sees them: large requests are ranges, small ones are parts of
-/// shared blocks of their context.
+/// cuMemAlloc and cuMemFree, as the job sees them: large requests are ranges, small ones are parts
+/// of shared blocks of their context.
 ///
-/// An allocation needs no lease: it takes addresses and a charge. Its memory comes with the next grant,
-/// or before the call returns when the gate is open. Where that finds no free HBM the gate is closed
-/// until the agent has found some, so that no launch meets memory that isn't there (invariant 6).
+/// An allocation needs no lease: it takes addresses and a charge. Its memory comes with the next
+/// grant, or before the call returns when the gate is open. Where that finds no free HBM the gate
+/// is closed until the agent has found some, so that no launch meets memory that isn't there
+/// (invariant 6).
 ///
 /// Threads: any. `mutex_` covers the suballocators and the deferred frees, not driver calls.
 class DeviceMemory {

@@ -135,10 +135,10 @@ bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable) {
   const auto answer = client_.ask(wire::Type::kCharge, question);
   bool granted = false;
   if (answer == nullptr) {
-    // The manager is away: what it promised still holds (invariant 9), and it learns our sum when it
-    // is back.
-    granted = attached->charged_bytes + attached->unpageable_bytes + bytes <=
-              attached->promised_bytes;
+    // The manager is away: what it promised still holds (invariant 9), and it learns our sum when
+    // it is back.
+    granted =
+        attached->charged_bytes + attached->unpageable_bytes + bytes <= attached->promised_bytes;
   } else if (answer->type == wire::Type::kCharged && answer->as<wire::Charged>() != nullptr) {
     granted = answer->as<wire::Charged>()->granted != 0;
   }

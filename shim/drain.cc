@@ -13,10 +13,10 @@ std::string name_obstacle(const Activity::Look& look) {
   char text[112];
   if (look.capturing) return "capture in progress";
   if (look.busy != 0) {
-    std::snprintf(text, sizeof text, "stream 0x%llx busy, %u in all",
-                  static_cast<unsigned long long>(
-                      reinterpret_cast<std::uintptr_t>(look.busy_stream)),
-                  look.busy);
+    std::snprintf(
+        text, sizeof text, "stream 0x%llx busy, %u in all",
+        static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(look.busy_stream)),
+        look.busy);
   } else {
     std::snprintf(text, sizeof text, "%u threads inside the driver", look.inside);
   }

@@ -7,12 +7,13 @@
 
 namespace plexrl::shim {
 
-/// One attempt to bring a process to rest (invariant 4): the gate is closed; now everything submitted
-/// has to finish and every thread has to leave the driver.
+/// One attempt to bring a process to rest (invariant 4): the gate is closed; now everything
+/// submitted has to finish and every thread has to leave the driver.
 ///
 /// The attempt ends without success when nothing has progressed for the budget, or at once when a
-/// capture is in progress: its thread may need to submit before it can end the capture. Work may wait
-/// for work that is not submitted yet, so that is no hang. Agent only; the caller opens the gate again.
+/// capture is in progress: its thread may need to submit before it can end the capture. Work may
+/// wait for work that is not submitted yet, so that is no hang. Agent only; the caller opens the
+/// gate again.
 class Drain {
  public:
   enum class State { kPending, kDrained, kFailed };

@@ -4,9 +4,9 @@
 
 namespace plexrl::shim {
 
-/// For the shim's own calls: whatever capture the job has in progress, they neither join nor break it
-/// (cuThreadExchangeStreamCaptureMode, CU_STREAM_CAPTURE_MODE_RELAXED). Costs one call each way, so not
-/// for the hot path. Works without a current context.
+/// For the shim's own calls: whatever capture the job has in progress, they neither join nor break
+/// it (cuThreadExchangeStreamCaptureMode, CU_STREAM_CAPTURE_MODE_RELAXED). Costs one call each way,
+/// so not for the hot path. Works without a current context.
 class RelaxedCapture {
  public:
   RelaxedCapture() noexcept { driver.cuThreadExchangeStreamCaptureMode(&mode_); }

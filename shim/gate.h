@@ -9,19 +9,22 @@
 
 namespace plexrl::shim {
 
-/// Where calls that submit work stop while the gang has no lease (docs/architecture.md, invariant 3).
+/// Where calls that submit work stop while the gang has no lease (docs/architecture.md, invariant
+/// 3).
 ///
-/// One gate per process. Open, a call costs a thread two loads of shared words that nobody writes and
-/// stores to its own slot. The agent closes it by writing the word and then membarrier(2)
-/// PRIVATE_EXPEDITED: after that, a thread has either seen the gate closed, or its depth is visible to
-/// the agent. Where the kernel lacks that command, open is kOpenFenced and each call pays a fence.
+/// One gate per process. Open, a call costs a thread two loads of shared words that nobody writes
+/// and stores to its own slot. The agent closes it by writing the word and then membarrier(2)
+/// PRIVATE_EXPEDITED: after that, a thread has either seen the gate closed, or its depth is visible
+/// to the agent. Where the kernel lacks that command, open is kOpenFenced and each call pays a
+/// fence.
 ///
 ///              open()               arm()                       close()
 ///     kClosed ---------> kOpen <--------------> kArmed     any ---------> kClosed
 ///                              first call after
 ///
-/// kArmed: the lease is held and nothing is outstanding. The first call opens the gate again and tells
-/// the agent, so that an idle process is polled by nobody and the moment it becomes busy is exact.
+/// kArmed: the lease is held and nothing is outstanding. The first call opens the gate again and
+/// tells the agent, so that an idle process is polled by nobody and the moment it becomes busy is
+/// exact.
 ///
 /// Threads: enter and leave by any thread; open, close, arm by the agent only. No lock is held by a
 /// thread that waits. A waiter is woken by open() and by set_passing().
@@ -31,8 +34,8 @@ class Gate {
 
   /// What the slow path calls. All run on the job's thread, outside the gate.
   struct Hooks {
-    /// Before a thread sleeps because the gate is closed. False: let the call pass, nobody will ever
-    /// open the gate for it.
+    /// Before a thread sleeps because the gate is closed. False: let the call pass, nobody will
+    /// ever open the gate for it.
     bool (*about_to_wait)() noexcept;
     /// A call has just opened an armed gate.
     void (*busy_again)() noexcept;
@@ -44,27 +47,31 @@ class Gate {
   /// A call made inside another gated call of the same thread always passes.
   PLEXRL_HOT void enter(CUstream stream) noexcept {
     ThreadSlot* const slot = this_slot;
-    if (slot == nullptr) [[unlikely]] return enter_first(stream);
+    if (slot == nullptr) [[unlikely]]
+      return enter_first(stream);
     const std::uint32_t depth = slot->depth.load(std::memory_order_relaxed);
     slot->depth.store(depth + 1, std::memory_order_relaxed);
     // Keeps the compiler from moving the load up; the processor is held by membarrier in close().
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (word_.load(std::memory_order_acquire) != kOpen) [[unlikely]] enter_slow(slot, depth);
+    if (word_.load(std::memory_order_acquire) != kOpen) [[unlikely]]
+      enter_slow(slot, depth);
     mark(slot, stream);
   }
 
   /// The same for a call that submits nothing but needs memory to be backed meanwhile.
   PLEXRL_HOT void enter_host() noexcept {
     ThreadSlot* const slot = this_slot != nullptr ? this_slot : claim_slot();
-    if (slot == nullptr) [[unlikely]] return;
+    if (slot == nullptr) [[unlikely]]
+      return;
     const std::uint32_t depth = slot->depth.load(std::memory_order_relaxed);
     slot->depth.store(depth + 1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (word_.load(std::memory_order_acquire) != kOpen) [[unlikely]] enter_slow(slot, depth);
+    if (word_.load(std::memory_order_acquire) != kOpen) [[unlikely]]
+      enter_slow(slot, depth);
   }
 
-  /// Enters without waiting, whatever the gate says: for calls that only give back but may be in the
-  /// driver for long. A drain does not finish meanwhile.
+  /// Enters without waiting, whatever the gate says: for calls that only give back but may be in
+  /// the driver for long. A drain does not finish meanwhile.
   void enter_giving_back() noexcept {
     ThreadSlot* const slot = this_slot != nullptr ? this_slot : claim_slot();
     if (slot == nullptr) return;
@@ -73,8 +80,10 @@ class Gate {
 
   PLEXRL_HOT void leave() noexcept {
     ThreadSlot* const slot = this_slot;
-    if (slot == nullptr) [[unlikely]] return;
-    if (slot->attention != 0) [[unlikely]] leave_slow(slot);
+    if (slot == nullptr) [[unlikely]]
+      return;
+    if (slot->attention != 0) [[unlikely]]
+      leave_slow(slot);
     const std::uint32_t depth = slot->depth.load(std::memory_order_relaxed);
     // Release: whoever sees the depth fall also sees the marks, and that the driver has the work.
     slot->depth.store(depth - 1, std::memory_order_release);
@@ -116,7 +125,8 @@ class Gate {
     if (cached.stream.load(std::memory_order_relaxed) != stream) [[unlikely]] {
       return mark_slow(slot, stream, calls);
     }
-    // Release, after the depth: pairs with the acquire in Activity::look, which reads the mark first.
+    // Release, after the depth: pairs with the acquire in Activity::look, which reads the mark
+    // first.
     cached.mark->submitted.store(calls, std::memory_order_release);
   }
 

@@ -4,8 +4,8 @@
 
 namespace plexrl::shim {
 
-/// Runs the body of a handler. Nothing may be thrown across the C boundary; what can be thrown here is
-/// that the host has no memory left.
+/// Runs the body of a handler. Nothing may be thrown across the C boundary; what can be thrown here
+/// is that the host has no memory left.
 template <typename Body>
 CUresult guarded(Body body) noexcept {
   try {

@@ -30,8 +30,7 @@ CUresult count_enter(const interpose::CountedCall& call) noexcept {
   });
 }
 
-void count_leave(const interpose::CountedCall& call, std::uint64_t key,
-                 CUresult result) noexcept {
+void count_leave(const interpose::CountedCall& call, std::uint64_t key, CUresult result) noexcept {
   if (call.stream != nullptr) gate.leave();
   Process* const process = Process::started();
   if (process == nullptr || call.bytes == 0) return;

@@ -6,8 +6,8 @@ namespace plexrl::shim {
 
 struct HostSlab;
 
-/// A piece of host memory from HostStore, for the bytes of one chunk. Owned by whoever holds it, until
-/// HostStore::put.
+/// A piece of host memory from HostStore, for the bytes of one chunk. Owned by whoever holds it,
+/// until HostStore::put.
 struct HostSpan {
   HostSlab* slab = nullptr;
   std::byte* address = nullptr;

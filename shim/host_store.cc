@@ -16,8 +16,7 @@ constexpr const char* kFile = "host_store";
 std::byte* map_slab(const SlabSource::Slab& slab) noexcept {
   const int saved_errno = errno;
   const int kind = slab.fd.valid() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  void* const address =
-      ::mmap(nullptr, slab.bytes, PROT_READ | PROT_WRITE, kind, slab.fd.get(), 0);
+  void* const address = ::mmap(nullptr, slab.bytes, PROT_READ | PROT_WRITE, kind, slab.fd.get(), 0);
   if (address != MAP_FAILED) ::madvise(address, slab.bytes, MADV_DONTFORK);
   errno = saved_errno;
   return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
@@ -68,7 +67,8 @@ void HostStore::register_slab(HostSlab& slab, CUcontext current) {
     return;
   }
   slab.refused = true;
-  PLEXRL_WARN(kFile, "can't register slab id=%lu bytes=%zu result=%d, copying through pageable memory",
+  PLEXRL_WARN(kFile,
+              "can't register slab id=%lu bytes=%zu result=%d, copying through pageable memory",
               static_cast<unsigned long>(slab.id), slab.bytes, static_cast<int>(result));
 }
 

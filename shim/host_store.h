@@ -41,10 +41,10 @@ struct HostSlab {
 
 /// Host memory for evicted chunks, in slabs that hold several.
 ///
-/// Pinning costs more than copying, so a slab is registered with the driver once and its space reused.
-/// A slab that the driver won't register is used all the same, through pageable copies. Slabs are not
-/// inherited by children. Threads: `take` by the agent; `put` by any thread (frees); its own lock is
-/// not held in driver calls.
+/// Pinning costs more than copying, so a slab is registered with the driver once and its space
+/// reused. A slab that the driver won't register is used all the same, through pageable copies.
+/// Slabs are not inherited by children. Threads: `take` by the agent; `put` by any thread (frees);
+/// its own lock is not held in driver calls.
 class HostStore {
  public:
   explicit HostStore(SlabSource* source) noexcept : source_(source) {}
@@ -58,7 +58,8 @@ class HostStore {
   std::optional<HostSpan> take(std::size_t bytes, CUcontext current);
   void put(const HostSpan& span);
 
-  /// Registers again what is registered nowhere (after forget_context). The context must be current.
+  /// Registers again what is registered nowhere (after forget_context). The context must be
+  /// current.
   void ensure_registered(const HostSpan& span, CUcontext current);
 
   /// Before `context` ends, current in this thread: its registrations end with it.

@@ -16,8 +16,8 @@ std::optional<std::uint64_t> IdleWatch::step(std::uint64_t now_ns, const Activit
   if (!look.finished) {
     finished_ns_ = 0;
     // Something runs for long: looking more often brings nothing.
-    pause_ns_ = look.progressed || submitted ? kShortestPauseNs
-                                             : std::min(pause_ns_ * 2, kLongestPauseNs);
+    pause_ns_ =
+        look.progressed || submitted ? kShortestPauseNs : std::min(pause_ns_ * 2, kLongestPauseNs);
     return std::nullopt;
   }
   if (finished_ns_ == 0 || submitted) {

@@ -10,8 +10,9 @@ namespace plexrl::shim {
 /// Finds the moment at which a process with an open gate became idle: everything it submitted has
 /// finished, and it has submitted nothing for the grace time.
 ///
-/// Pure: the agent looks, asks here what that means, and waits as long as told. Once idle nobody polls
-/// any more: the gate is armed, and the next call says so itself. Times are CLOCK_BOOTTIME in ns.
+/// Pure: the agent looks, asks here what that means, and waits as long as told. Once idle nobody
+/// polls any more: the gate is armed, and the next call says so itself. Times are CLOCK_BOOTTIME in
+/// ns.
 class IdleWatch {
  public:
   explicit IdleWatch(std::uint64_t grace_ns) noexcept : grace_ns_(grace_ns) {}

@@ -15,9 +15,9 @@ double unit_bytes(std::string_view unit) noexcept {
     std::string_view name;
     double bytes;
   };
-  constexpr Unit kUnits[] = {{"", 1},       {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20},
+  constexpr Unit kUnits[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20},
                              {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},     {"kB", 1e3},
-                             {"MB", 1e6},   {"GB", 1e9},   {"TB", 1e12}};
+                             {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   for (const Unit& known : kUnits) {
     if (known.name == unit) return known.bytes;
   }

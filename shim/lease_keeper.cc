@@ -23,9 +23,7 @@ wire::Epoch LeaseKeeper::held() const noexcept {
   return holds ? epoch_ : wire::Epoch{};
 }
 
-bool LeaseKeeper::covers_all() const {
-  return (parts_.devices.mask() & ~held_mask_) == 0;
-}
+bool LeaseKeeper::covers_all() const { return (parts_.devices.mask() & ~held_mask_) == 0; }
 
 Activity::Look LeaseKeeper::look() {
   const Activity::Look look = parts_.activity.look();
@@ -82,8 +80,8 @@ void LeaseKeeper::on_grant(const wire::Grant& grant) {
   load_backoff_ns_ = 0;
   const bool run_now = (grant.flags & wire::kGrantRunNow) != 0;
   loaded_due_ = !run_now;
-  // A holder that is granted again (after a restart of the manager, or because it lacked memory) keeps
-  // running; what it lacks is loaded all the same.
+  // A holder that is granted again (after a restart of the manager, or because it lacked memory)
+  // keeps running; what it lacks is loaded all the same.
   if (state_ != State::kHeld) state_ = run_now ? State::kHeld : State::kLoading;
 }
 
@@ -179,8 +177,8 @@ void LeaseKeeper::want_lease() {
   want_mask_ = mask;
 }
 
-/// Loads one run on each device of the lease. True when nothing is missing there; else `*pause` says
-/// when to go on.
+/// Loads one run on each device of the lease. True when nothing is missing there; else `*pause`
+/// says when to go on.
 bool LeaseKeeper::load_some(std::uint64_t* pause) {
   bool done = true;
   bool waits = false;

@@ -26,11 +26,11 @@ namespace plexrl::shim {
 ///                           |                                |
 ///                           +--- kNotDrained, then kReopen --+--kReopen--> kHeld
 ///
-/// In kHeld the gate is open, except while memory is missing (an allocation found no HBM) or a GPU was
-/// attached that the lease does not cover. It opens only when every chunk is backed.
+/// In kHeld the gate is open, except while memory is missing (an allocation found no HBM) or a GPU
+/// was attached that the lease does not cover. It opens only when every chunk is backed.
 ///
-/// When the manager goes away the holder goes on: a drain under way is called off, a load under way is
-/// dropped and asked for again.
+/// When the manager goes away the holder goes on: a drain under way is called off, a load under way
+/// is dropped and asked for again.
 ///
 /// Threads: all of it on the agent's, except is_quiet and busy_again.
 class LeaseKeeper {

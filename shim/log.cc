@@ -42,7 +42,8 @@ LogLevel threshold(std::string_view file) noexcept {
 void write_line(const char* prefix, const char* format, std::va_list arguments) noexcept {
   const int saved_errno = errno;
   char line[768];
-  int used = std::snprintf(line, sizeof line, "plexrl[%d]: %s", static_cast<int>(::getpid()), prefix);
+  int used =
+      std::snprintf(line, sizeof line, "plexrl[%d]: %s", static_cast<int>(::getpid()), prefix);
   const int text = std::vsnprintf(line + used, sizeof line - used - 1, format, arguments);
   used = std::min<int>(used + std::max(text, 0), sizeof line - 2);
   line[used++] = '\n';

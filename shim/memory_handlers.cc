@@ -20,8 +20,7 @@ bool is_ours(std::uint64_t address) {
 }
 
 /// Memory that passed through when it was allocated and is given back by cuMemFree[Async].
-wire::MemoryKind forget_counted(Process& process, std::uint64_t address,
-                                Unpageable::Entry* entry) {
+wire::MemoryKind forget_counted(Process& process, std::uint64_t address, Unpageable::Entry* entry) {
   for (const wire::MemoryKind kind :
        {wire::MemoryKind::kPool, wire::MemoryKind::kManaged, wire::MemoryKind::kOther}) {
     *entry = process.unpageable.remove(kind, address);

@@ -1,8 +1,8 @@
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
 
-/// Modules and libraries. They take HBM that the driver owns (part of a process's overhead, which is
-/// agreed on at admission), and need no lease: loading submits nothing of the job's.
+/// Modules and libraries. They take HBM that the driver owns (part of a process's overhead, which
+/// is agreed on at admission), and need no lease: loading submits nothing of the job's.
 
 namespace plexrl::shim {
 

@@ -6,8 +6,9 @@
 #include "shim/job_view.h"
 #include "shim/process.h"
 
-/// NVML's memory figures, from the same source as cuMemGetInfo. A process that only asks NVML is not
-/// started for it: before it has used a GPU the job's promise is free, and nothing of it is used.
+/// NVML's memory figures, from the same source as cuMemGetInfo. A process that only asks NVML is
+/// not started for it: before it has used a GPU the job's promise is free, and nothing of it is
+/// used.
 
 namespace plexrl::shim {
 namespace {
@@ -38,8 +39,7 @@ std::optional<Devices::Figures> figures_of(nvmlDevice_t device, std::uint64_t re
   Process* const process = Process::started();
   char text[96] = {};
   wire::GpuUuid uuid{};
-  if (process != nullptr &&
-      nvml.nvmlDeviceGetUUID(device, text, sizeof text) == NVML_SUCCESS &&
+  if (process != nullptr && nvml.nvmlDeviceGetUUID(device, text, sizeof text) == NVML_SUCCESS &&
       parse_uuid(text, &uuid)) {
     for (const Devices::Attached& attached : process->devices.all()) {
       if (attached.uuid == uuid) return process->devices.figures(attached.device);

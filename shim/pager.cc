@@ -100,8 +100,7 @@ bool Pager::unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t 
   bool unmapped = true;
   for (std::size_t i = from; i < from + count; ++i) {
     Chunk& chunk = claim.range->chunks[claim.first + i];
-    const CUresult result =
-        driver.cuMemUnmap(claim.range->start + chunk.offset, chunk.bytes);
+    const CUresult result = driver.cuMemUnmap(claim.range->start + chunk.offset, chunk.bytes);
     if (result != CUDA_SUCCESS) {
       unmapped = false;
       PLEXRL_WARN(kFile, "unmap failed address=0x%llx result=%d",

@@ -16,15 +16,16 @@ namespace plexrl::shim {
 
 /// Moves chunks between HBM and host slabs, plainly: out, then in.
 ///
-/// Copies run in a non-blocking stream of ours, in a context of the job that lives on that device; the
-/// pager never creates a context. While one run of chunks is being copied the next is created and
-/// mapped (loading), or the last one unmapped (evicting). One cuMemSetAccess covers a run of
+/// Copies run in a non-blocking stream of ours, in a context of the job that lives on that device;
+/// the pager never creates a context. While one run of chunks is being copied the next is created
+/// and mapped (loading), or the last one unmapped (evicting). One cuMemSetAccess covers a run of
 /// neighbouring chunks. Chunks that were never written are backed and dropped without a copy.
 ///
-/// Callers: the agent calls evict and load_step, only while this process's gate is closed and drained;
-/// job threads call back_now (inside the gate, so that no drain completes meanwhile), release, and the
-/// context functions. `mutex_` serialises the agent's moves with the end of a context, which therefore
-/// waits for at most the moves in flight; nothing that waits for a lease ever holds it.
+/// Callers: the agent calls evict and load_step, only while this process's gate is closed and
+/// drained; job threads call back_now (inside the gate, so that no drain completes meanwhile),
+/// release, and the context functions. `mutex_` serialises the agent's moves with the end of a
+/// context, which therefore waits for at most the moves in flight; nothing that waits for a lease
+/// ever holds it.
 ///
 /// Errors: OUT_OF_MEMORY and everything else that may pass is told as kNoMemory, to be tried again;
 /// the chunk is then where it was. A context with a sticky error can't be copied from or to: its

@@ -11,7 +11,8 @@ namespace {
 constexpr const char* kFile = "pager";
 /// Chunks of one run: created, mapped, given access to by one call, and copied together.
 constexpr std::size_t kRunChunks = 8;
-/// Copies in flight before the oldest is waited for: enough to hide the driver calls of the next run.
+/// Copies in flight before the oldest is waited for: enough to hide the driver calls of the next
+/// run.
 constexpr std::size_t kWindowBytes = std::size_t{128} << 20;
 
 }  // namespace

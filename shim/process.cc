@@ -91,8 +91,7 @@ Process* make_process() {
     return nullptr;
   }
   const std::string socket = path;
-  auto process =
-      std::make_unique<Process>(*identity, [socket] { return dial(socket.c_str()); });
+  auto process = std::make_unique<Process>(*identity, [socket] { return dial(socket.c_str()); });
   wire::Error why{};
   switch (connect(*process, &why)) {
     case Client::Handshake::kNobody:

@@ -15,10 +15,10 @@ namespace plexrl::shim {
 
 /// What this process is to PlexRL, and all parts that a shared process has.
 ///
-/// Nothing exists before the first context, allocation or launch (invariant 12). Then the environment
-/// is read, the manager asked, and the process is shared or, with one line on stderr, unshared: then
-/// every call goes to the driver and the gate stands open. A child of fork is unshared without a word;
-/// it never touches the parent's socket, thread or memory.
+/// Nothing exists before the first context, allocation or launch (invariant 12). Then the
+/// environment is read, the manager asked, and the process is shared or, with one line on stderr,
+/// unshared: then every call goes to the driver and the gate stands open. A child of fork is
+/// unshared without a word; it never touches the parent's socket, thread or memory.
 class Process {
  public:
   /// The shared process, started if need be; null when the process is unshared or can't start yet.
@@ -26,8 +26,8 @@ class Process {
   /// The shared process if it has been started.
   static Process* started() noexcept;
 
-  /// Start, and attach the device of the current context. Null also when there is no current context
-  /// or its device is not managed: the call is the driver's.
+  /// Start, and attach the device of the current context. Null also when there is no current
+  /// context or its device is not managed: the call is the driver's.
   static Process* start_with_current(CUcontext* context, CUdevice* device) noexcept;
 
   /// Notes a living context and attaches its device.

@@ -27,7 +27,8 @@ struct Chunk {
   std::size_t offset = 0;  ///< in the range
   std::size_t bytes = 0;
   ChunkState state = ChunkState::kUnbacked;
-  bool written = false;  ///< a gate has been open while it was resident: it may hold the job's bytes
+  bool written =
+      false;  ///< a gate has been open while it was resident: it may hold the job's bytes
   CUmemGenericAllocationHandle handle = 0;  ///< while resident
   HostSpan host;                            ///< the bytes, while kHost
   std::uint64_t last_use = 0;               ///< larger is later; only the order means something
@@ -52,7 +53,7 @@ struct Range {
   CUcontext context = nullptr;  ///< it was allocated in; it dies with it
   wire::MemoryKind kind = wire::MemoryKind::kAlloc;
   Backing backing = Backing::kOwnChunks;
-  std::uint32_t owners = 1;  ///< processes that hold it
+  std::uint32_t owners = 1;      ///< processes that hold it
   bool is_shared_block = false;  ///< small allocations are inside
   std::uint64_t identifier = 0;  ///< unique in this process, never reused
   std::vector<Chunk> chunks;

@@ -11,7 +11,9 @@ namespace {
 /// Address space costs nothing but page-table roots; a large arena keeps the reservations few.
 constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 
-std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 bool is_missing(ChunkState state) {
   return state == ChunkState::kUnbacked || state == ChunkState::kHost;
@@ -135,8 +137,8 @@ std::optional<RangeTable::Claim> RangeTable::claim_missing(CUdevice device, std:
                                     [](const Chunk& chunk) { return is_missing(chunk.state); });
     if (first == chunks.end()) continue;
     Claim claim{range.get(), static_cast<std::size_t>(first - chunks.begin()), 0, {}};
-    for (auto it = first;
-         it != chunks.end() && is_missing(it->state) && claim.count < max_chunks; ++it) {
+    for (auto it = first; it != chunks.end() && is_missing(it->state) && claim.count < max_chunks;
+         ++it) {
       claim.came_from.push_back(it->state);
       move(*range, *it, ChunkState::kMoving);
       ++claim.count;

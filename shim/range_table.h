@@ -16,12 +16,12 @@ namespace plexrl::shim {
 /// All device memory that this process has from us, and which of its chunks are where.
 ///
 /// Addresses come from arenas reserved once with cuMemAddressReserve and never given back to the
-/// driver (it takes an address as a hint only, so giving back and asking again would be a race with the
-/// job); they stay valid until `remove` (invariant 1). Sizes are bytes.
+/// driver (it takes an address as a hint only, so giving back and asking again would be a race with
+/// the job); they stay valid until `remove` (invariant 1). Sizes are bytes.
 ///
-/// Moving a chunk is done in three steps by one thread: claim (the chunk becomes kMoving), driver calls
-/// without any lock, settle. Freeing a range never waits for a mover: the range is doomed, and the
-/// mover gets it from its last settle to release.
+/// Moving a chunk is done in three steps by one thread: claim (the chunk becomes kMoving), driver
+/// calls without any lock, settle. Freeing a range never waits for a mover: the range is doomed,
+/// and the mover gets it from its last settle to release.
 ///
 /// Threads: any; every function takes `mutex_`, which is never held in a driver call.
 class RangeTable {
@@ -66,27 +66,28 @@ class RangeTable {
   std::optional<Description> describe(std::uint64_t address) const;
   std::vector<std::uint64_t> starts_of(CUcontext context) const;
 
-  /// Takes the range that begins at `start` out. `*freed_bytes` is its charge. Returns it for release
-  /// by the caller; null when no range begins there, or while claims are out (it is doomed then).
+  /// Takes the range that begins at `start` out. `*freed_bytes` is its charge. Returns it for
+  /// release by the caller; null when no range begins there, or while claims are out (it is doomed
+  /// then).
   std::unique_ptr<Range> remove(std::uint64_t start, std::size_t* freed_bytes);
 
   /// After a removed range is unmapped: its addresses may be used again.
   void return_addresses(const Range& range);
 
-  /// The next run of chunks on `device` that are not in HBM, at most `max_chunks`; none when all are
-  /// resident or being moved. `only` restricts it to one range.
+  /// The next run of chunks on `device` that are not in HBM, at most `max_chunks`; none when all
+  /// are resident or being moved. `only` restricts it to one range.
   std::optional<Claim> claim_missing(CUdevice device, std::size_t max_chunks,
                                      const Range* only = nullptr);
-  /// Resident chunks of `device`, least recently used first, of at least `bytes` in all or all there
-  /// are; each a claim of one chunk.
+  /// Resident chunks of `device`, least recently used first, of at least `bytes` in all or all
+  /// there are; each a claim of one chunk.
   std::vector<Claim> claim_victims(CUdevice device, std::uint64_t bytes);
 
   /// Ends a claim on one chunk. Returns the range if it was doomed and this was the last claim.
   [[nodiscard]] std::unique_ptr<Range> settle(const Claim& claim, std::size_t index,
                                               ChunkState state);
 
-  /// Runs `then` under the lock if no chunk of any device is missing or moving; says whether it did.
-  /// So no allocation can slip in between the check and the opening of the gate.
+  /// Runs `then` under the lock if no chunk of any device is missing or moving; says whether it
+  /// did. So no allocation can slip in between the check and the opening of the gate.
   template <typename Then>
   bool when_complete(Then then) {
     const std::lock_guard lock(mutex_);

@@ -5,8 +5,8 @@
 #include "shim/guarded.h"
 #include "shim/process.h"
 
-/// The life of streams and captures, as far as activity tracking has to know it. Each driver call is
-/// made under the lock that excludes looks; none of them waits for work.
+/// The life of streams and captures, as far as activity tracking has to know it. Each driver call
+/// is made under the lock that excludes looks; none of them waits for work.
 
 namespace plexrl::shim {
 namespace {
@@ -70,17 +70,15 @@ CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) noexcept {
   return create_stream(phStream, [&] { return driver.cuStreamCreate(phStream, Flags); });
 }
 
-CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags,
-                                    int priority) noexcept {
+CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) noexcept {
   return create_stream(
       phStream, [&] { return driver.cuStreamCreateWithPriority(phStream, flags, priority); });
 }
 
 CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
                                 int priority) noexcept {
-  return create_stream(phStream, [&] {
-    return driver.cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
-  });
+  return create_stream(
+      phStream, [&] { return driver.cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority); });
 }
 
 CUresult cuStreamDestroy(CUstream hStream) noexcept {
@@ -111,8 +109,8 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode
 
 CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
                                      const CUgraphNode* dependencies,
-                                     const CUgraphEdgeData* dependencyData,
-                                     size_t numDependencies, CUstreamCaptureMode mode) noexcept {
+                                     const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                     CUstreamCaptureMode mode) noexcept {
   return begin_capture(hStream, [&] {
     return driver.cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData,
                                               numDependencies, mode);

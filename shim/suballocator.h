@@ -50,7 +50,7 @@ class Suballocator {
     VaArena space;
     std::size_t allocations = 0;
   };
-  std::map<std::uint64_t, Block> blocks_;           ///< by start
+  std::map<std::uint64_t, Block> blocks_;            ///< by start
   std::map<std::uint64_t, Allocation> allocations_;  ///< by address
   std::uint64_t next_identifier_ = 1;
 };

@@ -12,21 +12,23 @@ namespace plexrl::shim {
 /// What one thread submitted to one stream.
 ///
 /// `submitted` is written by the owning thread, before the driver is called: the thread's number of
-/// gated calls at the last submission. `finished` belongs to whoever looks (Activity, under its lock):
-/// the number up to which all is known to have finished. Work may be outstanding while they differ.
+/// gated calls at the last submission. `finished` belongs to whoever looks (Activity, under its
+/// lock): the number up to which all is known to have finished. Work may be outstanding while they
+/// differ.
 struct StreamMark {
   std::atomic<std::uint64_t> submitted{0};
   std::uint64_t finished = 0;
   std::atomic<CUstream> stream{nullptr};  ///< null: belongs to no stream any more, to be reused
   CUcontext context = nullptr;            ///< of the stream; null for the legacy default stream
-  CUevent event = nullptr;                ///< per-thread default stream only, recorded by the thread
-  StreamMark* next = nullptr;             ///< of this slot; set before the mark is published
+  CUevent event = nullptr;     ///< per-thread default stream only, recorded by the thread
+  StreamMark* next = nullptr;  ///< of this slot; set before the mark is published
 };
 
-/// One thread's own line of gate state: nobody else writes `depth`, `calls` or the marks' `submitted`.
+/// One thread's own line of gate state: nobody else writes `depth`, `calls` or the marks'
+/// `submitted`.
 ///
-/// Slots are never freed. A thread that ends leaves its slot, with marks of work that may still run,
-/// to the next new thread. Cost on the hot path: two loads, three stores, no sharing.
+/// Slots are never freed. A thread that ends leaves its slot, with marks of work that may still
+/// run, to the next new thread. Cost on the hot path: two loads, three stores, no sharing.
 struct alignas(64) ThreadSlot {
   static constexpr std::size_t kCachedStreams = 16;
 

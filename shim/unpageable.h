@@ -9,8 +9,9 @@
 
 namespace plexrl::shim {
 
-/// Memory of this process that stays the driver's and in HBM: pools, arrays, managed memory, the job's
-/// own VMM handles, imports. It passes through, and is counted by kind so that plexrl-ctl can show it.
+/// Memory of this process that stays the driver's and in HBM: pools, arrays, managed memory, the
+/// job's own VMM handles, imports. It passes through, and is counted by kind so that plexrl-ctl can
+/// show it.
 ///
 /// Keys are what names a thing in its kind: a pointer or a handle. Threads: any.
 class Unpageable {
