@@ -10,14 +10,17 @@
 /// `driver().cuMemAlloc(...)` is a bare call.
 namespace plexrl::workloads::rlvr {
 
-#define PLEXRL_RLVR_CALLS(X)                                                                      \
-  X(cuInit)                                                                                       \
-  X(cuDeviceGet)                                                                                  \
-  X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) \
-      X(cuCtxSetCurrent) X(cuGetErrorName) X(cuModuleLoadData) X(cuModuleUnload)                  \
-          X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemHostAlloc)  \
-              X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuStreamCreate)        \
-                  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuLaunchKernel)
+// clang-format off
+#define PLEXRL_RLVR_CALLS(X)                                                                       \
+  X(cuInit) X(cuDeviceGet) X(cuDeviceGetCount)                                                     \
+  X(cuDeviceGetName) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                      \
+  X(cuCtxSetCurrent) X(cuGetErrorName) X(cuModuleLoadData)                                         \
+  X(cuModuleUnload) X(cuModuleGetFunction) X(cuMemAlloc)                                           \
+  X(cuMemFree) X(cuMemsetD8Async) X(cuMemHostAlloc)                                                \
+  X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)                                       \
+  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize)                                      \
+  X(cuLaunchKernel)
+// clang-format on
 
 struct Driver {
 #define X(name) decltype(&::name) name = nullptr;

@@ -26,11 +26,33 @@ struct Options {
   double tool_ms = 0;
   double train_ms = 0;
   int device = 0;
+  bool times = false;
+};
+
+using Clock = std::chrono::steady_clock;
+
+/// Adds up how long the calls that use the device took: alone, that is how long the device was
+/// busy.
+class DeviceTime {
+ public:
+  template <typename Function>
+  auto during(Function function) {
+    const Clock::time_point start = Clock::now();
+    auto result = function();
+    sum_ += Clock::now() - start;
+    return result;
+  }
+  double seconds() const { return std::chrono::duration<double>(sum_).count(); }
+
+ private:
+  Clock::duration sum_{};
 };
 
 std::uint64_t to_ns(double ms) { return static_cast<std::uint64_t>(ms * 1e6); }
 
 void run(const Options& options) {
+  const Clock::time_point start = Clock::now();
+  DeviceTime device_time;
   const Sizes sizes;
   Device device(options.device);
   Trainer trainer(device, sizes, options.seed, options.state_bytes);
@@ -39,23 +61,27 @@ void run(const Options& options) {
   for (int step = 0; step < options.steps; ++step) {
     const std::vector<Prompt> prompts =
         make_prompts(sizes.modulus, sizes.prompts, options.seed, step);
-    const std::vector<int> answers = trainer.rollout(prompts, step, to_ns(options.rollout_ms));
+    const std::vector<int> answers = device_time.during(
+        [&] { return trainer.rollout(prompts, step, to_ns(options.rollout_ms)); });
     const Scores scores = verify(sizes.modulus, prompts, answers, sizes.samples);
     std::this_thread::sleep_for(std::chrono::nanoseconds(to_ns(options.tool_ms)));
-    trainer.train(scores.advantages, step, to_ns(options.train_ms));
+    const std::string policy = device_time.during([&] {
+      trainer.train(scores.advantages, step, to_ns(options.train_ms));
+      return device.digest(trainer.params()).substr(0, 16);
+    });
     std::printf("%s: step %d/%d reward %.3f policy %s\n", options.name.c_str(), step + 1,
                 options.steps, scores.mean_reward,
                 device.digest(trainer.params()).substr(0, 16).c_str());
     std::fflush(stdout);
   }
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   std::printf("digest: %s\n", device.digest().c_str());
+  if (options.times) {
+    std::fprintf(stderr, "{\"steps_s\":%.6f,\"device_s\":%.6f}\n", seconds, device_time.seconds());
+  }
 }
 
-}  // namespace
-}  // namespace plexrl::workloads::rlvr
-
-int main(int argc, char** argv) {
-  using namespace plexrl::workloads::rlvr;
+int parse_and_run(int argc, char** argv) {
   Options options;
   CLI::App app(
       "A small RL job with verifiable rewards. Example: rlvr --steps 16 --state-bytes 256MiB "
@@ -74,16 +100,25 @@ int main(int argc, char** argv) {
   app.add_option("--train-ms", options.train_ms, "device time of training in a step")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--device", options.device, "ordinal")->check(CLI::NonNegativeNumber);
+  app.add_flag("--times", options.times,
+               "on stderr at the end: seconds of all steps, and of those in device calls");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  run(options);
+  return 0;
+}
+
+}  // namespace
+}  // namespace plexrl::workloads::rlvr
+
+int main(int argc, char** argv) {
   try {
-    run(options);
+    return plexrl::workloads::rlvr::parse_and_run(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", options.name.c_str(), error.what());
+    std::fprintf(stderr, "rlvr: %s\n", error.what());
     return 1;
   }
-  return 0;
 }
