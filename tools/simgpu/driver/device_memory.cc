@@ -1,0 +1,120 @@
+#include "tools/simgpu/driver/device_memory.h"
+
+#include <vector>
+
+#include "tools/simgpu/driver/driver.h"
+
+namespace plexrl::simgpu {
+namespace {
+
+std::uint64_t frames_bytes(std::uint64_t bytes) {
+  return (bytes + kFrameBytes - 1) / kFrameBytes * kFrameBytes;
+}
+
+}  // namespace
+
+std::uint64_t map_allocation(int device, std::uint32_t allocation) {
+  Driver* const d = driver();
+  const std::vector<std::byte*> frames = d->machine->frames(allocation);
+  const std::uint64_t address = d->addresses.reserve(frames.size() * kFrameBytes, kFrameBytes, 0);
+  if (address == 0) return 0;
+  d->addresses.map(device, address, frames);
+  const std::lock_guard lock(d->mutex);
+  for (const Context* context : d->contexts) {
+    if (context->device != device && (context->peers.load() >> device & 1) != 0) {
+      d->addresses.map(context->device, address, frames);
+    }
+  }
+  return address;
+}
+
+void unmap_allocation(int device, std::uint64_t address, std::uint64_t bytes) {
+  Driver* const d = driver();
+  d->addresses.unmap(device, address, bytes);
+  for (int other : d->visible) d->addresses.unmap(other, address, bytes);
+  d->addresses.unreserve(address, bytes);
+}
+
+std::unique_ptr<SmallBlocks> make_small_blocks(int device) {
+  // The frame's allocation id, by its address, so that the frame can be given back.
+  auto ids = std::make_shared<std::map<std::uint64_t, std::uint32_t>>();
+  return std::make_unique<SmallBlocks>(
+      [device, ids]() -> std::uint64_t {
+        std::uint32_t id = 0;
+        if (!driver()->machine->allocate(device, kFrameBytes, &id)) return 0;
+        const std::uint64_t address = map_allocation(device, id);
+        if (address == 0) {
+          driver()->machine->release(id);
+        } else {
+          (*ids)[address] = id;
+        }
+        return address;
+      },
+      [device, ids](std::uint64_t address) {
+        unmap_allocation(device, address, kFrameBytes);
+        driver()->machine->release((*ids)[address]);
+        ids->erase(address);
+      });
+}
+
+CUresult allocate_device(Context* context, std::uint64_t bytes, Range::Kind kind,
+                         std::uint64_t* address) {
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Driver* const d = driver();
+  Range range;
+  range.bytes = bytes;
+  range.kind = kind;
+  range.device = context->device;
+  range.context = context;
+  range.id = d->addresses.next_id();
+  if (bytes <= SmallBlocks::kLargest) {
+    const std::lock_guard lock(context->mutex);
+    range.base = context->blocks->allocate(bytes);
+    if (range.base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  } else {
+    if (!d->machine->allocate(context->device, bytes, &range.allocation))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    range.base = map_allocation(context->device, range.allocation);
+    if (range.base == 0) {
+      d->machine->release(range.allocation);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  d->addresses.add(range);
+  *address = range.base;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_device(std::uint64_t address) {
+  Driver* const d = driver();
+  const auto found = d->addresses.find(address);
+  if (!found || found->base != address) return CUDA_ERROR_INVALID_VALUE;
+  if (found->kind != Range::Kind::kDevice && found->kind != Range::Kind::kManaged)
+    return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  if (!d->addresses.remove(address, &range)) return CUDA_ERROR_INVALID_VALUE;
+  if (range.allocation == 0) {
+    auto* const owner = static_cast<Context*>(range.context);
+    const std::lock_guard lock(owner->mutex);
+    owner->blocks->free(address);
+  } else {
+    unmap_allocation(range.device, address, frames_bytes(range.bytes));
+    d->machine->release(range.allocation);
+  }
+  return CUDA_SUCCESS;
+}
+
+void free_context_memory(Context* context) {
+  for (const Range& range : driver()->addresses.ranges_of(context)) {
+    if (range.kind == Range::Kind::kDevice || range.kind == Range::Kind::kManaged)
+      free_device(range.base);
+  }
+}
+
+int device_of_address(const Context* context, std::uint64_t address) {
+  if (!driver()->addresses.in_arena(address)) return context->device;
+  const auto range = driver()->addresses.find(address);
+  return range ? range->device : context->device;
+}
+
+}  // namespace plexrl::simgpu

@@ -1,0 +1,100 @@
+#include "tools/simgpu/driver/driver.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "tools/simgpu/driver/visible_devices.h"
+
+namespace plexrl::simgpu {
+namespace {
+
+std::atomic<Driver*> the_driver{nullptr};
+std::mutex init_mutex;
+CUresult init_result = CUDA_ERROR_NOT_INITIALIZED;
+bool init_tried = false;
+std::atomic<bool> forked{false};
+
+/// At exit this process's memory is given back at once; after a kill the next comer finds it.
+void leave_machine() {
+  Driver* const d = the_driver.exchange(nullptr);
+  if (d != nullptr && d->pid == getpid()) d->machine.reset();
+}
+
+CUresult initialise() {
+  const char* text = getenv("PLEXRL_SIMGPU");
+  Spec spec;
+  std::string error;
+  if (!parse_spec(text == nullptr ? "" : text, &spec, &error)) {
+    std::fprintf(stderr, "simgpu[%d]: %s\n", static_cast<int>(getpid()), error.c_str());
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  auto made = std::make_unique<Driver>();
+  made->pid = getpid();
+  made->machine = Machine::open(spec, &error);
+  if (made->machine == nullptr) {
+    std::fprintf(stderr, "simgpu[%d]: %s\n", static_cast<int>(getpid()), error.c_str());
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  if (!made->addresses.initialise(spec.gpus)) {
+    std::fprintf(stderr, "simgpu[%d]: no address space for the devices' memory: raise ulimit -v\n",
+                 static_cast<int>(getpid()));
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  if (!spec.log_path.empty() && !made->log.open(spec.log_path)) {
+    std::fprintf(stderr, "simgpu[%d]: PLEXRL_SIMGPU: log='%s': %s\n", static_cast<int>(getpid()),
+                 spec.log_path.c_str(), std::strerror(errno));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  made->visible = visible_devices(*made->machine, getenv("CUDA_VISIBLE_DEVICES"));
+  if (made->visible.empty()) return CUDA_ERROR_NO_DEVICE;
+  made->primaries.resize(made->visible.size());
+  the_driver.store(made.release(), std::memory_order_release);
+  atexit(leave_machine);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Driver* driver() {
+  Driver* const d = the_driver.load(std::memory_order_acquire);
+  return d != nullptr && !forked.load(std::memory_order_relaxed) ? d : nullptr;
+}
+
+CUresult not_ready() {
+  // A forked child can't use its parent's devices; neither can anybody after exit has begun.
+  if (init_tried && init_result == CUDA_SUCCESS && !forked) return CUDA_ERROR_DEINITIALIZED;
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult injected_failure(const char* call) {
+  const InjectedFailure& failure = driver()->machine->spec().failure;
+  if (failure.nth == 0) return CUDA_SUCCESS;
+  // `cuMemCreate` in the spec means every version of it.
+  const std::string_view name = call;
+  if (name.substr(0, failure.call.size()) != failure.call) return CUDA_SUCCESS;
+  if (name.size() > failure.call.size() && name[failure.call.size()] != '_') return CUDA_SUCCESS;
+  static std::atomic<std::uint64_t> calls{0};
+  return calls.fetch_add(1) + 1 == failure.nth ? static_cast<CUresult>(failure.code) : CUDA_SUCCESS;
+}
+
+}  // namespace plexrl::simgpu
+
+using namespace plexrl::simgpu;
+
+SIMGPU_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(init_mutex);
+  if (forked) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!init_tried) {
+    init_tried = true;
+    init_result = initialise();
+    if (init_result == CUDA_SUCCESS) pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  }
+  return init_result;
+}
