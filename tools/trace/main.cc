@@ -96,7 +96,8 @@ std::optional<std::string> take_times(CommandLine& line) {
 std::string wrong_verb(int argc, char** argv, const CLI::App& app) {
   std::vector<std::string> verbs;
   for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
-  if (argc < 2 || argv[1][0] == '-') return "";
+  if (argc < 2) return "no verb given; try plexrl-trace --help";
+  if (argv[1][0] == '-') return "";
   if (std::find(verbs.begin(), verbs.end(), argv[1]) != verbs.end()) return "";
   return std::string("no verb '") + argv[1] + "'" + cli::did_you_mean(argv[1], verbs) +
          "; try plexrl-trace --help";

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tools/simgpu/driver/cuda_api.h"
+#include <cuda.h>
 
 #include <atomic>
 #include <cstdint>

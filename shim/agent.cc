@@ -1,0 +1,186 @@
+#include "shim/agent.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include "shim/boottime.h"
+#include "shim/log.h"
+
+namespace plexrl::shim {
+namespace {
+
+constexpr const char* kFile = "agent";
+constexpr std::uint64_t kShortestDialPauseNs = 100'000'000;
+constexpr std::uint64_t kLongestDialPauseNs = 2'000'000'000;
+
+void* agent_main(void* argument) {
+  static_cast<Agent*>(argument)->run();
+  return nullptr;
+}
+
+}  // namespace
+
+bool Agent::start() {
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.valid()) return false;
+  // The thread inherits the mask of its creation: no handler of the job ever runs on it.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread{};
+  const int result = pthread_create(&thread, nullptr, &agent_main, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (result != 0) return false;
+  pthread_setname_np(thread, "plexrl-agent");
+  pthread_detach(thread);
+  return true;
+}
+
+void Agent::notify() noexcept {
+  const int saved_errno = errno;
+  const std::uint64_t one = 1;
+  // Full means that the agent has been told already.
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+  errno = saved_errno;
+}
+
+void Agent::say_exiting() noexcept {
+  exiting_.store(true, std::memory_order_release);
+  notify();
+}
+
+void Agent::say_exclusive(const char* reason) noexcept {
+  const char* expected = nullptr;
+  if (exclusive_.compare_exchange_strong(expected, reason, std::memory_order_acq_rel)) notify();
+}
+
+void Agent::stop() noexcept {
+  stopped_.store(true, std::memory_order_release);
+  notify();
+}
+
+void Agent::run() {
+  parts_.client.set_agent_thread();
+  while (!stopped_.load(std::memory_order_acquire)) {
+    if (!parts_.client.is_connected() && !gave_up_) reconnect();
+    if (const char* reason = exclusive_.load(std::memory_order_acquire)) {
+      parts_.keeper.set_exclusive(reason);
+    }
+    const std::uint64_t pause = parts_.keeper.step();
+    sleep(std::min(pause, report()));
+    receive();
+  }
+}
+
+std::uint64_t Agent::report() {
+  if (!parts_.client.is_connected()) {
+    if (gave_up_) return LeaseKeeper::kForever;
+    const std::uint64_t now = boottime_ns();
+    return next_dial_ns_ > now ? next_dial_ns_ - now : 0;
+  }
+  if (exiting_.load(std::memory_order_acquire) && !exiting_sent_) {
+    exiting_sent_ = parts_.client.connection().send(wire::Type::kExiting, nullptr, 0, 0);
+  }
+  parts_.client.flush_uncharges();
+  if (wire::ActivityPage* const page = parts_.client.activity()) {
+    __atomic_store_n(&page->waiting_threads, std::uint64_t{gate.waiters()}, __ATOMIC_RELAXED);
+  }
+  return parts_.reporter.step(boottime_ns());
+}
+
+void Agent::sleep(std::uint64_t pause_ns) {
+  Connection& connection = parts_.client.connection();
+  const bool connected = connection.is_open();
+  pollfd wanted[2] = {{wake_.get(), POLLIN, 0},
+                      {connected ? connection.fd() : -1,
+                       static_cast<short>(POLLIN | (connection.wants_to_send() ? POLLOUT : 0)), 0}};
+  timespec pause{};
+  pause.tv_sec = static_cast<time_t>(pause_ns / 1'000'000'000);
+  pause.tv_nsec = static_cast<long>(pause_ns % 1'000'000'000);
+  ::ppoll(wanted, 2, pause_ns == LeaseKeeper::kForever ? nullptr : &pause, nullptr);
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
+  if ((wanted[1].revents & POLLOUT) != 0) connection.flush();
+}
+
+void Agent::receive() {
+  bool closed = false;
+  while (auto packet = parts_.client.next(&closed)) {
+    if (packet->type == wire::Type::kError) {
+      const auto* const error = packet->as<wire::Error>();
+      if (error != nullptr && error->code != wire::kErrorUnknownType) {
+        PLEXRL_WARN(kFile, "the node manager answered code=%u '%.200s', ignoring", error->code,
+                    error->text);
+      }
+      continue;
+    }
+    parts_.keeper.handle(*packet);
+  }
+  if (closed) lose_connection();
+}
+
+void Agent::lose_connection() {
+  PLEXRL_INFO(kFile, "connection to the node manager lost, going on without it");
+  parts_.client.disconnect();
+  parts_.keeper.connection_lost();
+  exiting_sent_ = false;
+  dial_pause_ns_ = kShortestDialPauseNs;
+  next_dial_ns_ = boottime_ns() + dial_pause_ns_;
+}
+
+void Agent::reconnect() {
+  const std::uint64_t now = boottime_ns();
+  if (now < next_dial_ns_) return;
+  wire::Error why{};
+  const std::function<void(Connection&)> resume_states = [this](Connection& fresh) {
+    resume(fresh);
+  };
+  switch (parts_.client.connect(&resume_states, &why)) {
+    case Client::Handshake::kAdmitted:
+      PLEXRL_INFO(kFile, "connected again session=%lu",
+                  static_cast<unsigned long>(parts_.client.welcome().session));
+      parts_.devices.attach_again();
+      parts_.keeper.connected();
+      parts_.reporter.forget();
+      return;
+    case Client::Handshake::kRefused:
+      if (why.code == wire::kErrorVersion || why.code == wire::kErrorUid) {
+        log_user("not sharing any more: %s", why.text);
+        gave_up_ = true;
+        parts_.keeper.go_alone();
+        return;
+      }
+      // It may not know the job yet: plexrl-run tells a new manager about it.
+      [[fallthrough]];
+    case Client::Handshake::kNobody:
+      break;
+  }
+  dial_pause_ns_ = std::min(dial_pause_ns_ * 2, kLongestDialPauseNs);
+  next_dial_ns_ = boottime_ns() + dial_pause_ns_;
+}
+
+void Agent::resume(Connection& fresh) {
+  const std::vector<Devices::Attached> all = parts_.devices.all();
+  for (const Devices::Attached& attached : all) {
+    const RangeTable::Totals totals = ranges().totals(attached.device);
+    wire::ResumeState state{};
+    state.gpu_count = static_cast<std::uint32_t>(all.size());
+    state.flags = gate.is_open() ? 1 : 0;
+    state.uuid = attached.uuid;
+    state.charged_bytes = attached.charged_bytes;
+    state.unpageable_bytes = attached.unpageable_bytes;
+    state.resident_bytes = totals.resident + totals.moving;
+    state.host_bytes = totals.host;
+    state.held = parts_.keeper.held();
+    fresh.send(wire::Type::kResumeState, state);
+  }
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "shim/client.h"
+#include "shim/devices.h"
+#include "shim/lease_keeper.h"
+#include "shim/memory_report.h"
+#include "shim/scoped_fd.h"
+
+namespace plexrl::shim {
+
+/// The one thread of the shim in a job's process, `plexrl-agent`: it receives the manager's
+/// messages, keeps the lease, sends reports, and connects again when the manager was restarted.
+///
+/// It blocks all signals, and sleeps without a time limit while nothing may be outstanding.
+class Agent {
+ public:
+  struct Parts {
+    Client& client;
+    Devices& devices;
+    LeaseKeeper& keeper;
+    MemoryReporter& reporter;
+  };
+
+  explicit Agent(Parts parts) noexcept : parts_(parts) {}
+
+  /// False when the thread could not be made.
+  bool start();
+
+  /// Something changed that the agent should look at. Any thread, signal handlers too.
+  void notify() noexcept;
+  /// exit() was entered: the process goes to the front of the queue.
+  void say_exiting() noexcept;
+  /// Unmarks the process as one that can be cut. `reason` must live for ever.
+  void say_exclusive(const char* reason) noexcept;
+
+  /// The body of the thread; returns only in tests, after stop().
+  void run();
+  void stop() noexcept;
+
+ private:
+  void receive();
+  void lose_connection();
+  void reconnect();
+  void resume(Connection& fresh);
+  void sleep(std::uint64_t pause_ns);
+  std::uint64_t report();
+
+  Parts parts_;
+  ScopedFd wake_;
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> exiting_{false};
+  bool exiting_sent_ = false;
+  std::atomic<const char*> exclusive_{nullptr};
+  std::uint64_t next_dial_ns_ = 0;
+  std::uint64_t dial_pause_ns_ = 0;
+  bool gave_up_ = false;
+};
+
+}  // namespace plexrl::shim

@@ -1,0 +1,171 @@
+#include "shim/connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "shim/log.h"
+
+namespace plexrl::shim {
+namespace {
+
+constexpr const char* kFile = "connection";
+
+class PreservedErrno {
+ public:
+  ~PreservedErrno() { errno = saved_; }
+
+ private:
+  int saved_ = errno;
+};
+
+void take_fds(const msghdr& message, Packet* packet) noexcept {
+  for (ScopedFd& fd : packet->fds) fd.reset();
+  std::size_t count = 0;
+  for (cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
+       control = CMSG_NXTHDR(const_cast<msghdr*>(&message), control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t fds = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < fds; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof fd);
+      ScopedFd owned(fd);
+      if (count < packet->fds.size()) packet->fds[count++] = std::move(owned);
+    }
+  }
+}
+
+bool is_valid(const wire::Header& header, std::size_t received, int flags) noexcept {
+  return header.magic == wire::kMagic && header.version >= wire::kMinVersion &&
+         header.version <= wire::kVersion && (flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
+         header.bytes == received - sizeof header;
+}
+
+}  // namespace
+
+ScopedFd dial(const char* path) noexcept {
+  const PreservedErrno preserved;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (std::strlen(path) >= sizeof address.sun_path) return {};
+  std::strcpy(address.sun_path, path);
+  ScopedFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return {};
+  int result = 0;
+  do {
+    result = ::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? std::move(socket) : ScopedFd{};
+}
+
+void Connection::attach(ScopedFd socket) {
+  const std::lock_guard lock(mutex_);
+  socket_ = std::move(socket);
+  outbox_.clear();
+}
+
+void Connection::close() {
+  const std::lock_guard lock(mutex_);
+  socket_.reset();
+  outbox_.clear();
+}
+
+ScopedFd Connection::release() {
+  const std::lock_guard lock(mutex_);
+  outbox_.clear();
+  return std::move(socket_);
+}
+
+bool Connection::is_open() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return socket_.valid();
+}
+
+bool Connection::send(wire::Type type, const void* body, std::size_t bytes, std::uint64_t request) {
+  const PreservedErrno preserved;
+  wire::Header header{};
+  header.magic = wire::kMagic;
+  header.version = wire::kVersion;
+  header.type = static_cast<std::uint16_t>(type);
+  header.bytes = static_cast<std::uint32_t>(bytes);
+  header.request = request;
+  std::vector<std::byte> packet(sizeof header + bytes);
+  std::memcpy(packet.data(), &header, sizeof header);
+  if (bytes != 0) std::memcpy(packet.data() + sizeof header, body, bytes);
+  const std::lock_guard lock(mutex_);
+  if (!socket_.valid()) return false;
+  bool would_block = !outbox_.empty();
+  if (!would_block && send_now(packet, &would_block)) return true;
+  if (!would_block) return false;
+  outbox_.push_back(std::move(packet));
+  return true;
+}
+
+bool Connection::send_now(const std::vector<std::byte>& packet, bool* would_block) {
+  ssize_t sent = -1;
+  do {
+    sent = ::send(socket_.get(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  *would_block = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS);
+  return sent >= 0;
+}
+
+bool Connection::flush() {
+  const PreservedErrno preserved;
+  const std::lock_guard lock(mutex_);
+  while (!outbox_.empty()) {
+    bool would_block = false;
+    if (!send_now(outbox_.front(), &would_block)) return would_block;
+    outbox_.pop_front();
+  }
+  return true;
+}
+
+bool Connection::wants_to_send() const {
+  const std::lock_guard lock(mutex_);
+  return !outbox_.empty();
+}
+
+Connection::Received Connection::receive(Packet* packet) {
+  const PreservedErrno preserved;
+  wire::Header header{};
+  iovec parts[2] = {{&header, sizeof header}, {packet->body.data(), packet->body.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * wire::kMaxPacketFds)];
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t received = -1;
+  do {
+    received = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::kNothing;
+  if (received <= 0) return Received::kClosed;
+  take_fds(message, packet);
+  const auto bytes = static_cast<std::size_t>(received);
+  if (bytes < sizeof header || !is_valid(header, bytes, message.msg_flags)) {
+    PLEXRL_WARN(kFile, "malformed packet bytes=%zu type=0x%x, closing the connection", bytes,
+                header.type);
+    return Received::kClosed;
+  }
+  packet->type = static_cast<wire::Type>(header.type);
+  packet->request = header.request;
+  packet->bytes = header.bytes;
+  return Received::kPacket;
+}
+
+bool Connection::wait_readable(int timeout_ms) const noexcept {
+  const PreservedErrno preserved;
+  pollfd wanted{socket_.get(), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&wanted, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  return ready != 0;
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "interpose/cuda_api.h"
+#include "shim/wire.h"
+
+namespace plexrl::shim {
+
+/// The contexts of this process that are known to live, and their devices.
+///
+/// Contexts made by cuCtxCreate and cuDevicePrimaryCtxRetain are told by those calls; the runtime
+/// library makes its primary context through a private table, so a context is also noted when a
+/// thread makes it current or first stops at the gate with it.
+///
+/// Threads: any; takes its own lock, never held in a driver call.
+class Contexts {
+ public:
+  struct Known {
+    CUcontext context;
+    CUdevice device;
+  };
+
+  /// Notes `context`. True when it was new.
+  bool add(CUcontext context, CUdevice device);
+  void remove(CUcontext context);
+
+  std::vector<Known> all() const;
+  /// Some living context of `device`, for copies of ours; none when it has none.
+  std::optional<CUcontext> any_of(CUdevice device) const;
+  std::optional<CUdevice> device_of(CUcontext context) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Known> known_;
+};
+
+/// Those of this process. Never destroyed: other libraries' destructors still call the driver.
+Contexts& contexts();
+
+/// The current context of this thread and its device, as the driver says; nothing is noted.
+std::optional<Contexts::Known> current_context() noexcept;
+
+}  // namespace plexrl::shim

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "shim/devices.h"
+#include "shim/pager.h"
+#include "shim/range_table.h"
+#include "shim/suballocator.h"
+
+namespace plexrl::shim {
+
+/// cuMemAlloc and cuMemFree, as the job sees them: large requests are ranges, small ones are parts
+/// of shared blocks of their context.
+///
+/// An allocation needs no lease: it takes addresses and a charge. Its memory comes with the next
+/// grant, or before the call returns when the gate is open. Where that finds no free HBM the gate
+/// is closed until the agent has found some, so that no launch meets memory that isn't there
+/// (invariant 6).
+///
+/// Threads: any. `mutex_` covers the suballocators and the deferred frees, not driver calls.
+class DeviceMemory {
+ public:
+  /// What the environment of DeviceMemory decides; set once before use.
+  struct Hooks {
+    /// True while nothing of the job can be running on a GPU: frees need not wait.
+    bool (*is_quiet)() noexcept;
+    /// Memory that is wanted now is missing; the gate has been closed.
+    void (*memory_missing)() noexcept;
+    /// Something was freed.
+    void (*freed)() noexcept;
+  };
+
+  DeviceMemory(RangeTable& ranges, Pager& pager, Devices& devices, Hooks hooks) noexcept
+      : ranges_(ranges), pager_(pager), devices_(devices), hooks_(hooks) {}
+
+  /// Errors: CUDA_ERROR_OUT_OF_MEMORY beyond the promise or the GPU; `*out` is then untouched.
+  CUresult allocate(CUdevice device, CUcontext context, std::size_t bytes, std::uint64_t* out);
+
+  /// Frees what begins at `address`; waits for outstanding work first, as the driver does. Returns
+  /// none when nothing of ours begins there; else what the job gets (an error of earlier work).
+  std::optional<CUresult> free(std::uint64_t address);
+
+  struct Allocation {
+    std::uint64_t start;
+    std::size_t bytes;
+    CUdevice device;
+    CUcontext context;
+    std::uint64_t identifier;
+  };
+  /// The allocation that `address` lies in.
+  std::optional<Allocation> find(std::uint64_t address);
+
+  /// After `context` has been destroyed: its allocations went with it.
+  void context_ended(CUcontext context);
+
+  /// Nothing is outstanding and no capture is in progress: what had to wait for that is freed.
+  void release_deferred();
+
+ private:
+  CUresult add_range(CUdevice device, CUcontext context, std::size_t bytes, bool is_shared_block,
+                     std::uint64_t* start);
+  void release_now(std::uint64_t address);
+  void release_range(std::uint64_t start, CUdevice device);
+  CUresult wait_for_outstanding(CUcontext context, bool* deferred);
+
+  RangeTable& ranges_;
+  Pager& pager_;
+  Devices& devices_;
+  Hooks hooks_;
+  std::mutex mutex_;
+  std::map<CUcontext, Suballocator> small_;
+  std::vector<std::uint64_t> deferred_;
+};
+
+}  // namespace plexrl::shim

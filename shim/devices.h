@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "interpose/cuda_api.h"
+#include "shim/client.h"
+#include "shim/wire.h"
+
+namespace plexrl::shim {
+
+/// The GPUs this process uses, as the manager knows them, and what the job was promised on each.
+///
+/// A GPU is attached when the process first has a context on it. Charges go through here: they are
+/// the manager's decision while it is there, and ours by what it last said while it is away.
+///
+/// Threads: any. Its lock is not held while the manager is asked.
+class Devices {
+ public:
+  explicit Devices(Client& client) noexcept : client_(client) {}
+
+  struct Attached {
+    CUdevice device = 0;
+    wire::GpuUuid uuid{};
+    std::uint64_t total_bytes = 0;
+    std::uint32_t gpu = 0;  ///< the manager's index
+    std::uint64_t promised_bytes = 0;
+    std::uint64_t charged_bytes = 0;     ///< by this process, pageable
+    std::uint64_t unpageable_bytes = 0;  ///< by this process
+    bool has_vmm = false;  ///< the device can do what paging needs; else all passes through
+  };
+
+  enum class Attach { kAttached, kUnknown, kDriverFailed };
+
+  /// Makes sure that `device` is attached; asks the manager the first time and waits for it.
+  /// kUnknown: the manager does not manage this GPU.
+  Attach attach(CUdevice device);
+  /// Agent, after a restart of the manager: attaches what was attached under its new index.
+  void attach_again();
+
+  std::optional<Attached> find(CUdevice device) const;
+  std::optional<CUdevice> device_of(std::uint32_t gpu) const;
+  std::vector<Attached> all() const;
+  std::uint64_t mask() const;  ///< of the manager's indices
+  std::vector<CUdevice> devices_in(std::uint64_t mask) const;
+
+  /// Takes `bytes` from the promise. False: beyond it.
+  bool charge(CUdevice device, std::uint64_t bytes, bool unpageable);
+  void uncharge(CUdevice device, std::uint64_t bytes, bool unpageable);
+
+  struct Figures {
+    std::uint64_t promised_bytes;
+    std::uint64_t used_bytes;  ///< by the whole job
+  };
+  /// What cuMemGetInfo answers from; none where the device isn't attached.
+  std::optional<Figures> figures(CUdevice device);
+
+ private:
+  bool describe(CUdevice device, Attached* attached);
+  void add_to_sums(CUdevice device, std::int64_t bytes, bool unpageable);
+
+  Client& client_;
+  mutable std::mutex mutex_;
+  std::vector<Attached> attached_;
+};
+
+}  // namespace plexrl::shim

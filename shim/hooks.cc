@@ -1,0 +1,84 @@
+#include "shim/hooks.h"
+
+#include "shim/guarded.h"
+#include "shim/process.h"
+
+namespace plexrl::shim {
+namespace {
+
+using interpose::UnpageableKind;
+
+/// Managed memory may exceed the GPU by design, and host memory is in no GPU: shown, not charged.
+bool is_charged(UnpageableKind kind) noexcept {
+  return kind != UnpageableKind::kManaged && kind != UnpageableKind::kHostRegistered;
+}
+
+}  // namespace
+
+CUresult count_enter(const interpose::CountedCall& call) noexcept {
+  return guarded([&] {
+    if (call.bytes != 0 && is_charged(call.kind)) {
+      CUcontext context = nullptr;
+      CUdevice device = 0;
+      Process* const process = Process::start_with_current(&context, &device);
+      if (process != nullptr && !process->devices.charge(device, call.bytes, true)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      }
+    }
+    if (call.stream != nullptr) gate.enter(call.stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+void count_leave(const interpose::CountedCall& call, std::uint64_t key, CUresult result) noexcept {
+  if (call.stream != nullptr) gate.leave();
+  Process* const process = Process::started();
+  if (process == nullptr || call.bytes == 0) return;
+  guarded([&] {
+    const auto current = current_context();
+    if (!current) return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+      process->unpageable.add(to_wire(call.kind), key, {current->device, call.bytes});
+    } else if (is_charged(call.kind)) {
+      process->devices.uncharge(current->device, call.bytes, true);
+    }
+    process->agent.notify();
+    return CUDA_SUCCESS;
+  });
+}
+
+std::uint64_t count_remove(interpose::Api, UnpageableKind kind, std::uint64_t key) noexcept {
+  Process* const process = Process::started();
+  if (process == nullptr) return 0;
+  std::uint64_t bytes = 0;
+  guarded([&] {
+    const Unpageable::Entry entry = process->unpageable.remove(to_wire(kind), key);
+    bytes = entry.bytes;
+    if (bytes != 0 && is_charged(kind)) {
+      process->devices.uncharge(entry.device, bytes, true);
+      process->agent.notify();
+    }
+    return CUDA_SUCCESS;
+  });
+  return bytes;
+}
+
+void count_restore(interpose::Api, UnpageableKind kind, std::uint64_t key,
+                   std::uint64_t bytes) noexcept {
+  Process* const process = Process::started();
+  if (process == nullptr || bytes == 0) return;
+  guarded([&] {
+    const auto current = current_context();
+    if (!current) return CUDA_SUCCESS;
+    // The driver refused to free it: it is there, whatever the manager thinks of the charge.
+    if (is_charged(kind)) process->devices.charge(current->device, bytes, true);
+    process->unpageable.add(to_wire(kind), key, {current->device, bytes});
+    return CUDA_SUCCESS;
+  });
+}
+
+void on_unknown_entry(const char*, int) noexcept {
+  note_exclusive("the program uses a driver function that this version does not know");
+}
+
+}  // namespace plexrl::shim

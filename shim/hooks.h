@@ -1,0 +1,32 @@
+#pragma once
+
+#include "interpose/handlers.h"
+#include "shim/gate.h"
+
+/// What interpose/wrappers.inc calls around the driver's function (interpose/handlers.h says when).
+/// Inline, so that an open gate costs no call.
+
+namespace plexrl::shim {
+
+PLEXRL_HOT CUresult gate_enter(const interpose::GateCall& call) noexcept {
+  gate.enter(call.stream);
+  return CUDA_SUCCESS;
+}
+
+PLEXRL_HOT void gate_leave(const interpose::GateCall&, CUresult) noexcept { gate.leave(); }
+
+PLEXRL_HOT CUresult host_enter(const interpose::HostCall&) noexcept {
+  gate.enter_host();
+  return CUDA_SUCCESS;
+}
+
+PLEXRL_HOT void host_leave(const interpose::HostCall&, CUresult) noexcept { gate.leave(); }
+
+CUresult count_enter(const interpose::CountedCall& call) noexcept;
+void count_leave(const interpose::CountedCall& call, std::uint64_t key, CUresult result) noexcept;
+std::uint64_t count_remove(interpose::Api api, interpose::UnpageableKind kind,
+                           std::uint64_t key) noexcept;
+void count_restore(interpose::Api api, interpose::UnpageableKind kind, std::uint64_t key,
+                   std::uint64_t bytes) noexcept;
+
+}  // namespace plexrl::shim

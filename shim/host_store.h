@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "interpose/cuda_api.h"
+#include "shim/host_span.h"
+#include "shim/scoped_fd.h"
+#include "shim/va_arena.h"
+
+namespace plexrl::shim {
+
+/// Where host memory comes from: the node manager, which makes, seals and charges it.
+class SlabSource {
+ public:
+  struct Slab {
+    std::uint64_t id = 0;
+    std::size_t bytes = 0;
+    ScopedFd fd;  ///< a memfd; invalid: plain memory of this process
+  };
+  virtual ~SlabSource() = default;
+  /// None: the host tier is full, or nobody answers. Called on the agent thread only; may wait for
+  /// the manager.
+  virtual std::optional<Slab> request(std::size_t bytes) = 0;
+  virtual void give_back(std::uint64_t id) = 0;
+};
+
+/// One slab: mapped and registered once, then reused until the process ends.
+struct HostSlab {
+  std::uint64_t id = 0;
+  std::byte* address = nullptr;
+  std::size_t bytes = 0;
+  CUcontext registered_in = nullptr;  ///< null: pageable
+  bool refused = false;               ///< registering failed once: not tried again
+  VaArena free_space;
+};
+
+/// Host memory for evicted chunks, in slabs that hold several.
+///
+/// Pinning costs more than copying, so a slab is registered with the driver once and its space
+/// reused. A slab that the driver won't register is used all the same, through pageable copies.
+/// Slabs are not inherited by children. Threads: `take` by the agent; `put` by any thread (frees);
+/// its own lock is not held in driver calls.
+class HostStore {
+ public:
+  explicit HostStore(SlabSource* source) noexcept : source_(source) {}
+  HostStore(const HostStore&) = delete;
+  HostStore& operator=(const HostStore&) = delete;
+
+  /// Slabs are at least so large.
+  void set_slab_bytes(std::size_t bytes) noexcept { slab_bytes_ = bytes; }
+
+  /// Space for `bytes`, registered in the current context where possible. None: no host memory.
+  std::optional<HostSpan> take(std::size_t bytes, CUcontext current);
+  void put(const HostSpan& span);
+
+  /// Registers again what is registered nowhere (after forget_context). The context must be
+  /// current.
+  void ensure_registered(const HostSpan& span, CUcontext current);
+
+  /// Before `context` ends, current in this thread: its registrations end with it.
+  void forget_context(CUcontext context);
+
+  std::size_t slab_count() const;
+
+ private:
+  std::optional<HostSpan> take_free(std::size_t bytes);
+  bool add_slab(std::size_t bytes, CUcontext current);
+  void register_slab(HostSlab& slab, CUcontext current);
+
+  SlabSource* source_;
+  std::size_t slab_bytes_ = std::size_t{32} << 20;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<HostSlab>> slabs_;
+};
+
+}  // namespace plexrl::shim

@@ -1,0 +1,45 @@
+#include "shim/job_view.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+
+namespace plexrl::shim {
+namespace {
+
+constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+
+double unit_bytes(std::string_view unit) noexcept {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr Unit kUnits[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                             {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},     {"kB", 1e3},
+                             {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  for (const Unit& known : kUnits) {
+    if (known.name == unit) return known.bytes;
+  }
+  return 0;
+}
+
+std::uint64_t read_promise() noexcept {
+  const char* const text = std::getenv("PLEXRL_MEMORY");
+  if (text == nullptr || std::getenv("PLEXRL_JOB_ID") == nullptr) return kNothing;
+  const int saved_errno = errno;
+  char* end = nullptr;
+  const double number = std::strtod(text, &end);
+  errno = saved_errno;
+  const double bytes = number * unit_bytes(end);
+  return end != text && bytes >= 1 && bytes < 0x1p63 ? static_cast<std::uint64_t>(bytes) : kNothing;
+}
+
+}  // namespace
+
+std::uint64_t promise_from_environment() noexcept {
+  static const std::uint64_t promise = read_promise();
+  return promise;
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+namespace plexrl::shim {
+
+/// What the job was promised per GPU, from PLEXRL_MEMORY (bytes, or with a unit as in `8GiB`,
+/// `500MB`), for answers before a GPU is attached; ~0 when nothing readable is set or the process
+/// is in no job. Read once.
+std::uint64_t promise_from_environment() noexcept;
+
+}  // namespace plexrl::shim

@@ -1,0 +1,381 @@
+#include "shim/lease_keeper.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shim/boottime.h"
+#include "shim/fault_points.h"
+#include "shim/log.h"
+
+namespace plexrl::shim {
+namespace {
+
+constexpr const char* kFile = "lease";
+constexpr std::uint64_t kShortestRetryNs = 1'000'000;
+constexpr std::uint64_t kLongestRetryNs = 20'000'000;
+
+unsigned long as_ulong(std::uint64_t value) { return static_cast<unsigned long>(value); }
+
+}  // namespace
+
+wire::Epoch LeaseKeeper::held() const noexcept {
+  const bool holds = state_ == State::kHeld || state_ == State::kDraining;
+  return holds ? epoch_ : wire::Epoch{};
+}
+
+bool LeaseKeeper::covers_all() const { return (parts_.devices.mask() & ~held_mask_) == 0; }
+
+Activity::Look LeaseKeeper::look() {
+  const Activity::Look look = parts_.activity.look();
+  if (look.finished) parts_.on_quiet();
+  return look;
+}
+
+// ---- messages
+
+void LeaseKeeper::handle(const Packet& packet) {
+  const auto* const reference = packet.as<wire::LeaseRef>();
+  const bool is_ours = reference != nullptr && reference->epoch == epoch_;
+  switch (packet.type) {
+    case wire::Type::kGrant:
+      if (const auto* grant = packet.as<wire::Grant>()) on_grant(*grant);
+      break;
+    case wire::Type::kWithdraw:
+      if (const auto* withdraw = packet.as<wire::Withdraw>()) on_withdraw(*withdraw);
+      break;
+    case wire::Type::kEvict:
+      if (const auto* evict = packet.as<wire::Evict>()) on_evict(*evict, packet.request);
+      break;
+    case wire::Type::kRun:
+      if (is_ours && (state_ == State::kLoaded || state_ == State::kLoading)) {
+        state_ = State::kHeld;
+      }
+      break;
+    case wire::Type::kReopen:
+      if (is_ours && (state_ == State::kDraining || state_ == State::kDrained)) end_drain();
+      break;
+    case wire::Type::kRevoked:
+      if (is_ours) on_revoked();
+      break;
+    default:
+      break;
+  }
+}
+
+void LeaseKeeper::on_grant(const wire::Grant& grant) {
+  if (grant.epoch <= epoch_) {
+    PLEXRL_INFO(kFile, "old grant dropped epoch=%lu.%lu", as_ulong(grant.epoch.generation),
+                as_ulong(grant.epoch.counter));
+    return;
+  }
+  PLEXRL_INFO(kFile, "grant epoch=%lu.%lu gpus=0x%lx", as_ulong(grant.epoch.generation),
+              as_ulong(grant.epoch.counter), as_ulong(grant.gpus));
+  epoch_ = grant.epoch;
+  held_mask_ = grant.gpus;
+  want_sent_ = false;
+  loaded_ = {};
+  loaded_.epoch = grant.epoch;
+  loaded_.start_ns = boottime_ns();
+  load_figures_ = {};
+  load_backoff_ns_ = 0;
+  const bool run_now = (grant.flags & wire::kGrantRunNow) != 0;
+  loaded_due_ = !run_now;
+  // A holder that is granted again (after a restart of the manager, or because it lacked memory)
+  // keeps running; what it lacks is loaded all the same.
+  if (state_ != State::kHeld) state_ = run_now ? State::kHeld : State::kLoading;
+}
+
+void LeaseKeeper::on_withdraw(const wire::Withdraw& withdraw) {
+  if (withdraw.epoch != epoch_ || state_ == State::kNone) return;
+  attempt_ = withdraw.attempt;
+  if (!exclusive_reason_.empty()) {
+    wire::NotDrained refusal{};
+    refusal.epoch = epoch_;
+    refusal.attempt = attempt_;
+    std::strncpy(refusal.obstacle, exclusive_reason_.c_str(), sizeof refusal.obstacle - 1);
+    parts_.client.connection().send(wire::Type::kNotDrained, refusal);
+    return;
+  }
+  parts_.gate.close();
+  PLEXRL_FAULT_POINT("gate.closed");
+  drain_.emplace(boottime_ns(), parts_.client.welcome().drain_budget_ns);
+  state_ = State::kDraining;
+}
+
+void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
+  wire::Evicted answer{};
+  answer.gpu = evict.gpu;
+  answer.start_ns = boottime_ns();
+  const auto device = parts_.devices.device_of(evict.gpu);
+  const bool at_rest = quiet_.load(std::memory_order_relaxed) &&
+                       (state_ == State::kNone || state_ == State::kDrained);
+  if (device && at_rest) {
+    const Pager::EvictFigures figures = parts_.pager.evict(*device, evict.bytes);
+    answer.failed = figures.failed ? 1 : 0;
+    answer.freed_bytes = figures.freed_bytes;
+    answer.moved_bytes = figures.moved_bytes;
+    answer.untouched_bytes = figures.untouched_bytes;
+    answer.copy_ns = figures.copy_ns;
+    answer.unmap_ns = figures.unmap_ns;
+    answer.resident_bytes = parts_.ranges.totals(*device).resident;
+  } else {
+    answer.failed = 1;
+  }
+  answer.end_ns = boottime_ns();
+  PLEXRL_INFO(kFile, "evicted gpu=%u wanted=%lu freed=%lu moved=%lu failed=%u", evict.gpu,
+              as_ulong(evict.bytes), as_ulong(answer.freed_bytes), as_ulong(answer.moved_bytes),
+              answer.failed);
+  PLEXRL_FAULT_POINT("evict.before_reply");
+  parts_.client.connection().send(wire::Type::kEvicted, answer, request);
+}
+
+void LeaseKeeper::on_revoked() {
+  PLEXRL_INFO(kFile, "revoked epoch=%lu.%lu", as_ulong(epoch_.generation),
+              as_ulong(epoch_.counter));
+  parts_.gate.close();
+  drain_.reset();
+  state_ = State::kNone;
+  held_mask_ = 0;
+  want_sent_ = false;
+}
+
+// ---- what is due
+
+std::uint64_t LeaseKeeper::step() {
+  if (!exclusive_reason_.empty() && !exclusive_sent_) send_exclusive();
+  switch (state_) {
+    case State::kNone:
+      return step_none();
+    case State::kLoading:
+      return step_loading();
+    case State::kHeld:
+      return step_held();
+    case State::kDraining:
+      return step_draining();
+    case State::kLoaded:
+    case State::kDrained:
+      break;
+  }
+  return kForever;
+}
+
+std::uint64_t LeaseKeeper::step_none() {
+  if (parts_.gate.waiters() != 0) want_lease();
+  if (quiet_.load(std::memory_order_relaxed)) return kForever;
+  // The lease ended without a drain of ours: nothing may be moved before all is at rest.
+  if (look().finished) quiet_.store(true, std::memory_order_release);
+  return kShortestRetryNs;
+}
+
+void LeaseKeeper::want_lease() {
+  const std::uint64_t mask = parts_.devices.mask();
+  if (mask == 0 || (want_sent_ && want_mask_ == mask) || !parts_.client.is_connected()) return;
+  wire::WantLease want{};
+  want.gpus = mask;
+  want.since_ns = boottime_ns();
+  want_sent_ = parts_.client.connection().send(wire::Type::kWantLease, want);
+  want_mask_ = mask;
+}
+
+/// Loads one run on each device of the lease. True when nothing is missing there; else `*pause`
+/// says when to go on.
+bool LeaseKeeper::load_some(std::uint64_t* pause) {
+  bool done = true;
+  bool waits = false;
+  for (const CUdevice device : parts_.devices.devices_in(held_mask_)) {
+    const Pager::Progress progress = parts_.pager.load_step(device, &load_figures_);
+    done = done && progress == Pager::Progress::kDone;
+    waits = waits || progress == Pager::Progress::kNoMemory;
+  }
+  if (waits) {
+    load_backoff_ns_ = std::clamp(load_backoff_ns_ * 2, kShortestRetryNs, kLongestRetryNs);
+    loaded_.blocked_ns += load_backoff_ns_;
+  } else {
+    load_backoff_ns_ = 0;
+  }
+  *pause = load_backoff_ns_;
+  return done;
+}
+
+std::uint64_t LeaseKeeper::step_loading() {
+  std::uint64_t pause = 0;
+  if (!load_some(&pause)) return pause;
+  send_loaded();
+  state_ = State::kLoaded;
+  return kForever;
+}
+
+void LeaseKeeper::send_loaded() {
+  if (!loaded_due_) return;
+  loaded_due_ = false;
+  loaded_.end_ns = boottime_ns();
+  loaded_.moved_bytes = load_figures_.moved_bytes;
+  loaded_.zero_bytes = load_figures_.zero_bytes;
+  loaded_.create_ns = load_figures_.create_ns;
+  loaded_.map_ns = load_figures_.map_ns;
+  loaded_.copy_ns = load_figures_.copy_ns;
+  PLEXRL_FAULT_POINT("load.before_loaded");
+  parts_.client.connection().send(wire::Type::kLoaded, loaded_);
+}
+
+std::uint64_t LeaseKeeper::step_held() {
+  if (parts_.gate.is_open()) {
+    send_loaded();
+    return watch_idleness();
+  }
+  if (!covers_all()) {
+    // A GPU was attached since: ask for all of them together, and give back on request.
+    want_lease();
+    return kForever;
+  }
+  if (try_open()) return 0;
+  std::uint64_t pause = 0;
+  if (load_some(&pause)) pause = kShortestRetryNs;  // a job thread is about to settle its chunks
+  if (load_backoff_ns_ != 0) want_lease();          // tells the manager that HBM is missing
+  return pause;
+}
+
+bool LeaseKeeper::try_open() {
+  quiet_.store(false, std::memory_order_release);
+  PLEXRL_FAULT_POINT("run.before_open");
+  const bool opened = parts_.ranges.when_complete([&] {
+    parts_.ranges.note_gate_open();
+    parts_.gate.open();
+  });
+  if (!opened) return false;
+  want_sent_ = false;
+  send_loaded();
+  watch_.busy();
+  edge(true, boottime_ns());
+  return true;
+}
+
+std::uint64_t LeaseKeeper::watch_idleness() {
+  const std::uint64_t busy_since = busy_since_ns_.exchange(0, std::memory_order_acq_rel);
+  if (busy_since != 0) {
+    edge(true, busy_since);
+    watch_.busy();
+  }
+  if (!covers_all()) {
+    parts_.gate.close();
+    return 0;
+  }
+  if (parts_.gate.is_armed()) return kForever;
+  const std::uint64_t calls = Gate::calls();
+  const auto idle_since = watch_.step(boottime_ns(), look(), calls);
+  if (!idle_since) return watch_.pause_ns(boottime_ns());
+  if (!parts_.gate.arm()) return 0;
+  // Something may have slipped in before the gate was armed.
+  if (Gate::calls() != calls || !look().finished) {
+    parts_.gate.disarm();
+    watch_.busy();
+    return watch_.pause_ns(boottime_ns());
+  }
+  edge(false, *idle_since);
+  return kForever;
+}
+
+std::uint64_t LeaseKeeper::step_draining() {
+  const std::uint64_t now = boottime_ns();
+  switch (drain_->step(now, look())) {
+    case Drain::State::kPending:
+      return drain_->pause_ns(now);
+    case Drain::State::kFailed: {
+      wire::NotDrained refusal{};
+      refusal.epoch = epoch_;
+      refusal.attempt = attempt_;
+      std::strncpy(refusal.obstacle, drain_->obstacle().c_str(), sizeof refusal.obstacle - 1);
+      PLEXRL_INFO(kFile, "not drained obstacle='%s'", refusal.obstacle);
+      parts_.client.connection().send(wire::Type::kNotDrained, refusal);
+      // Nothing more to find out; kReopen follows.
+      state_ = State::kDrained;
+      return kForever;
+    }
+    case Drain::State::kDrained:
+      break;
+  }
+  quiet_.store(true, std::memory_order_release);
+  wire::Drained drained{};
+  drained.epoch = epoch_;
+  drained.attempt = attempt_;
+  drained.gate_closed_ns = drain_->closed_ns();
+  drained.last_completion_ns = drain_->last_completion_ns();
+  PLEXRL_FAULT_POINT("drain.before_drained");
+  edge(false, drained.last_completion_ns);
+  parts_.client.connection().send(wire::Type::kDrained, drained);
+  state_ = State::kDrained;
+  return kForever;
+}
+
+void LeaseKeeper::end_drain() {
+  drain_.reset();
+  state_ = State::kHeld;
+}
+
+// ---- edges and states that come from elsewhere
+
+void LeaseKeeper::edge(bool is_busy, std::uint64_t at_ns) {
+  if (is_busy == is_busy_) return;
+  is_busy_ = is_busy;
+  if (wire::ActivityPage* const page = parts_.client.activity()) {
+    __atomic_store_n(&page->submitted, Gate::calls(), __ATOMIC_RELAXED);
+    __atomic_store_n(&page->edge_ns, at_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->busy, is_busy ? 1u : 0u, __ATOMIC_RELAXED);
+  }
+  wire::Activity message{};
+  message.count = 1;
+  message.first_is_busy = is_busy ? 1 : 0;
+  message.submitted = Gate::calls();
+  message.at_ns[0] = at_ns;
+  parts_.client.connection().send(wire::Type::kActivity, message);
+}
+
+void LeaseKeeper::busy_again() noexcept {
+  busy_since_ns_.store(boottime_ns(), std::memory_order_release);
+}
+
+void LeaseKeeper::set_exclusive(const char* reason) {
+  if (exclusive_reason_.empty()) exclusive_reason_ = reason;
+}
+
+void LeaseKeeper::send_exclusive() {
+  if (!parts_.client.is_connected()) return;
+  wire::Exclusive message{};
+  std::strncpy(message.reason, exclusive_reason_.c_str(), sizeof message.reason - 1);
+  exclusive_sent_ = parts_.client.connection().send(wire::Type::kExclusive, message);
+}
+
+void LeaseKeeper::connection_lost() {
+  want_sent_ = false;
+  exclusive_sent_ = false;
+  loaded_due_ = false;
+  switch (state_) {
+    case State::kDraining:
+    case State::kDrained:
+      end_drain();  // nobody is left to hand the GPU on
+      break;
+    case State::kLoading:
+    case State::kLoaded:
+      state_ = State::kNone;
+      held_mask_ = 0;
+      break;
+    case State::kNone:
+    case State::kHeld:
+      break;
+  }
+}
+
+void LeaseKeeper::connected() {
+  want_sent_ = false;
+  if (!is_busy_) return;
+  is_busy_ = false;  // the new manager starts from idle
+  edge(true, boottime_ns());
+}
+
+void LeaseKeeper::go_alone() {
+  held_mask_ = ~std::uint64_t{0};
+  drain_.reset();
+  state_ = State::kHeld;
+}
+
+}  // namespace plexrl::shim

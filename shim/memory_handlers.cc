@@ -1,0 +1,187 @@
+#include "interpose/driver.h"
+#include "interpose/handlers.h"
+#include "shim/gate.h"
+#include "shim/guarded.h"
+#include "shim/log.h"
+#include "shim/process.h"
+
+/// The cuMemAlloc family (CUDA driver API reference, "Memory Management").
+
+namespace plexrl::shim {
+namespace {
+
+constexpr const char* kFile = "memory";
+/// What the driver's cuMemAllocPitch aligns rows to on every device so far.
+constexpr std::size_t kPitchAlignment = 512;
+
+bool is_ours(std::uint64_t address) {
+  Process* const process = Process::started();
+  return process != nullptr && process->memory.find(address).has_value();
+}
+
+/// Memory that passed through when it was allocated and is given back by cuMemFree[Async].
+wire::MemoryKind forget_counted(Process& process, std::uint64_t address, Unpageable::Entry* entry) {
+  for (const wire::MemoryKind kind :
+       {wire::MemoryKind::kPool, wire::MemoryKind::kManaged, wire::MemoryKind::kOther}) {
+    *entry = process.unpageable.remove(kind, address);
+    if (entry->bytes != 0) return kind;
+  }
+  return wire::MemoryKind::kOther;
+}
+
+template <typename Call>
+CUresult free_counted(std::uint64_t address, Call call) {
+  Process* const process = Process::started();
+  if (process == nullptr) return call();
+  Unpageable::Entry entry;
+  const wire::MemoryKind kind = forget_counted(*process, address, &entry);
+  const CUresult result = call();
+  if (entry.bytes == 0) return result;
+  if (result != CUDA_SUCCESS) {
+    process->unpageable.add(kind, address, entry);
+  } else if (kind != wire::MemoryKind::kManaged) {
+    process->devices.uncharge(entry.device, entry.bytes, true);
+    process->agent.notify();
+  }
+  return result;
+}
+
+/// A device without virtual memory management: the driver allocates, we count.
+CUresult allocate_by_driver(Process& process, CUdevice device, CUdeviceptr* out,
+                            std::size_t bytes) {
+  if (!process.devices.charge(device, bytes, true)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = driver.cuMemAlloc_v2(out, bytes);
+  if (result == CUDA_SUCCESS) {
+    process.unpageable.add(wire::MemoryKind::kOther, *out, {device, bytes});
+  } else {
+    process.devices.uncharge(device, bytes, true);
+  }
+  return result;
+}
+
+CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
+  CUcontext context = nullptr;
+  CUdevice device = 0;
+  Process* const process = Process::start_with_current(&context, &device);
+  // The driver knows the errors of bad arguments and of a missing context.
+  if (process == nullptr || out == nullptr || bytes == 0) return driver.cuMemAlloc_v2(out, bytes);
+  const auto attached = process->devices.find(device);
+  if (!attached || !attached->has_vmm) return allocate_by_driver(*process, device, out, bytes);
+  std::uint64_t address = 0;
+  const CUresult result = process->memory.allocate(device, context, bytes, &address);
+  if (result == CUDA_SUCCESS) *out = address;
+  process->agent.notify();
+  return result;
+}
+
+}  // namespace
+
+CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) noexcept {
+  return guarded([&] { return allocate(dptr, bytesize); });
+}
+
+// Addresses of 32 bits, for programs of CUDA 3.1 and older: ours would not fit.
+CUresult cuMemAlloc(CUdeviceptr_v1* dptr, unsigned int bytesize) noexcept {
+  return driver.cuMemAlloc(dptr, bytesize);
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1* dptr, unsigned int* pPitch, unsigned int WidthInBytes,
+                         unsigned int Height, unsigned int ElementSizeBytes) noexcept {
+  return driver.cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 dptr) noexcept { return driver.cuMemFree(dptr); }
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes) noexcept {
+  return guarded([&] {
+    const bool valid_element =
+        ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16;
+    if (Process::start() == nullptr || dptr == nullptr || pPitch == nullptr || !valid_element ||
+        WidthInBytes == 0 || Height == 0) {
+      return driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    }
+    const std::size_t pitch =
+        (WidthInBytes + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
+    std::size_t bytes = 0;
+    if (pitch < WidthInBytes || __builtin_mul_overflow(pitch, Height, &bytes)) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUresult result = allocate(dptr, bytes);
+    if (result == CUDA_SUCCESS) *pPitch = pitch;
+    return result;
+  });
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
+  return guarded([&] {
+    if (Process* const process = Process::started()) {
+      const auto result = process->memory.free(dptr);
+      if (result) return *result;
+    }
+    return free_counted(dptr, [&] { return driver.cuMemFree_v2(dptr); });
+  });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) noexcept {
+  return guarded(
+      [&] { return free_counted(dptr, [&] { return driver.cuMemFreeAsync(dptr, hStream); }); });
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) noexcept {
+  return guarded([&] {
+    return free_counted(dptr, [&] { return driver.cuMemFreeAsync_ptsz(dptr, hStream); });
+  });
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) noexcept {
+  return guarded([&] {
+    // Memory of cuMemAlloc has no handle that a program could get.
+    if (is_ours(reinterpret_cast<std::uint64_t>(addr))) return CUDA_ERROR_INVALID_VALUE;
+    return driver.cuMemRetainAllocationHandle(handle, addr);
+  });
+}
+
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
+                                       CUmemRangeHandleType handleType,
+                                       unsigned long long flags) noexcept {
+  return guarded([&] {
+    if (!is_ours(dptr)) {
+      return driver.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+    }
+    gate.enter_host();
+    const CUresult result =
+        driver.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+    gate.leave();
+    // Whoever got the handle reads these pages without our knowing.
+    if (result == CUDA_SUCCESS) note_exclusive("memory exported as a dma-buf");
+    return result;
+  });
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                               CUdeviceptr ptr) noexcept {
+  return guarded([&] {
+    if (!is_ours(ptr)) return driver.cuPointerSetAttribute(value, attribute, ptr);
+    gate.enter_host();
+    const CUresult result = driver.cuPointerSetAttribute(value, attribute, ptr);
+    gate.leave();
+    // The attribute belongs to the mapping and would be lost with it.
+    if (result == CUDA_SUCCESS) note_exclusive("attribute SYNC_MEMOPS set on memory");
+    return result;
+  });
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept {
+  return guarded([&] {
+    const CUresult result = driver.cuIpcGetMemHandle(pHandle, dptr);
+    static constinit std::atomic<bool> told{false};
+    if (result != CUDA_SUCCESS && is_ours(dptr) && !told.exchange(true)) {
+      PLEXRL_WARN(kFile, "cuIpcGetMemHandle does not work on shared memory yet result=%d",
+                  static_cast<int>(result));
+    }
+    return result;
+  });
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,47 @@
+#include "shim/memory_report.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace plexrl::shim {
+namespace {
+
+constexpr std::uint64_t kShortestGapNs = 100'000'000;
+
+}  // namespace
+
+wire::MemoryReport MemoryReporter::compose(const Devices::Attached& attached) const {
+  const RangeTable::Totals totals = ranges_.totals(attached.device);
+  wire::MemoryReport report{};
+  report.gpu = attached.gpu;
+  // A chunk on its way takes HBM already or still.
+  report.resident_bytes = totals.resident + totals.moving;
+  report.host_bytes = totals.host;
+  report.unbacked_bytes = totals.unbacked;
+  unpageable_.sums(attached.device, report.kind_bytes);
+  report.kind_bytes[static_cast<int>(wire::MemoryKind::kAlloc)] +=
+      totals.resident + totals.moving + totals.host + totals.unbacked;
+  return report;
+}
+
+std::uint64_t MemoryReporter::step(std::uint64_t now_ns) {
+  std::uint64_t due = ~std::uint64_t{0};
+  for (const Devices::Attached& attached : devices_.all()) {
+    const wire::MemoryReport report = compose(attached);
+    const auto it = sent_.find(attached.device);
+    if (it != sent_.end()) {
+      if (std::memcmp(&it->second.report, &report, sizeof report) == 0) continue;
+      const std::uint64_t since = now_ns - it->second.at_ns;
+      if (since < kShortestGapNs) {
+        due = std::min(due, kShortestGapNs - since);
+        continue;
+      }
+    }
+    if (client_.connection().send(wire::Type::kMemoryReport, report)) {
+      sent_[attached.device] = {report, now_ns};
+    }
+  }
+  return due;
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "interpose/cuda_api.h"
+#include "shim/contexts.h"
+#include "shim/host_store.h"
+#include "shim/range_table.h"
+
+namespace plexrl::shim {
+
+/// Moves chunks between HBM and host slabs, plainly: out, then in.
+///
+/// Copies run in a non-blocking stream of ours, in a context of the job that lives on that device;
+/// the pager never creates a context. While one run of chunks is being copied the next is created
+/// and mapped (loading), or the last one unmapped (evicting). One cuMemSetAccess covers a run of
+/// neighbouring chunks. Chunks that were never written are backed and dropped without a copy.
+///
+/// Callers: the agent calls evict and load_step, only while this process's gate is closed and
+/// drained; job threads call back_now (inside the gate, so that no drain completes meanwhile),
+/// release, and the context functions. `mutex_` serialises the agent's moves with the end of a
+/// context, which therefore waits for at most the moves in flight; nothing that waits for a lease
+/// ever holds it.
+///
+/// Errors: OUT_OF_MEMORY and everything else that may pass is told as kNoMemory, to be tried again;
+/// the chunk is then where it was. A context with a sticky error can't be copied from or to: its
+/// chunks are given up, and the job learns of the error from its own next call.
+class Pager {
+ public:
+  Pager(RangeTable& ranges, HostStore& store, Contexts& contexts) noexcept
+      : ranges_(ranges), store_(store), contexts_(contexts) {}
+  Pager(const Pager&) = delete;
+  Pager& operator=(const Pager&) = delete;
+
+  enum class Progress { kDone, kMore, kNoMemory };
+
+  /// Nanoseconds and bytes of a load, from its first step on.
+  struct LoadFigures {
+    std::uint64_t moved_bytes = 0;
+    std::uint64_t zero_bytes = 0;  ///< backed without a copy
+    std::uint64_t create_ns = 0;
+    std::uint64_t map_ns = 0;   ///< cuMemMap and cuMemSetAccess
+    std::uint64_t copy_ns = 0;  ///< waiting for copies
+  };
+
+  struct EvictFigures {
+    std::uint64_t freed_bytes = 0;
+    std::uint64_t moved_bytes = 0;
+    std::uint64_t untouched_bytes = 0;
+    std::uint64_t copy_ns = 0;
+    std::uint64_t unmap_ns = 0;
+    bool failed = false;  ///< some chunk had to stay
+  };
+
+  /// Loads the next run of missing chunks of `device`; kDone when none is missing or in flight.
+  Progress load_step(CUdevice device, LoadFigures* figures);
+
+  /// Moves out at least `bytes`, or all there is.
+  EvictFigures evict(CUdevice device, std::uint64_t bytes);
+
+  /// Backs the unbacked chunks of `range` now, without copies. False: no memory; what is unbacked
+  /// stays so.
+  bool back_now(const Range* range);
+
+  /// Unmaps and releases a range that RangeTable::remove or settle handed out, and its host copy.
+  void release(std::unique_ptr<Range> range);
+
+  /// Before `context` may end: takes the pager's stream and registrations off it. The pager stays
+  /// out of every context until the returned lock is let go.
+  [[nodiscard]] std::unique_lock<std::mutex> leave_context(CUcontext context);
+
+  /// Devices that may also access memory of `device` (cuCtxEnablePeerAccess), applied to what is
+  /// mapped now and later.
+  void add_peer(CUdevice device, CUdevice peer);
+
+ private:
+  struct InFlight {
+    RangeTable::Claim claim;
+    CUevent event = nullptr;
+    std::size_t bytes = 0;
+  };
+  struct Lane {
+    CUcontext context = nullptr;
+    CUstream stream = nullptr;
+    std::vector<CUevent> spare_events;
+    std::deque<InFlight> in_flight;
+    std::size_t in_flight_bytes = 0;
+  };
+
+  bool open_lane(CUdevice device, Lane& lane);
+  CUevent take_event(Lane& lane);
+  bool issue(Lane& lane, InFlight move);
+
+  // Loading.
+  /// Creates and maps chunks of the claim until one fails, gives access to them all, shortens the
+  /// claim to those that are ready and settles the others as they were.
+  void prepare(RangeTable::Claim* claim, LoadFigures* figures);
+  Progress copy_in(Lane& lane, const RangeTable::Claim& claim, LoadFigures* figures);
+  Progress settle_oldest_load(Lane& lane, LoadFigures* figures);
+  Progress end_load(const RangeTable::Claim& claim, CUresult copied);
+
+  // Evicting. A claim is one chunk.
+  void start_eviction(Lane& lane, const RangeTable::Claim& claim, EvictFigures* figures);
+  void settle_oldest_eviction(Lane& lane, EvictFigures* figures);
+  void end_eviction(const RangeTable::Claim& claim, CUresult copied, EvictFigures* figures);
+
+  /// Unmaps and releases chunks of a claim, counted from its first. False: some unmap failed.
+  bool unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t count);
+  // After the last chunk of a claim is settled its range may be gone.
+  void settle(const RangeTable::Claim& claim, std::size_t index, ChunkState state);
+  void settle_all(const RangeTable::Claim& claim, ChunkState state);
+  void settle_back(const RangeTable::Claim& claim, std::size_t from);
+  CUmemAllocationProp properties(CUdevice device);
+  CUresult set_access(CUdevice device, std::uint64_t start, std::size_t bytes);
+
+  RangeTable& ranges_;
+  HostStore& store_;
+  Contexts& contexts_;
+  std::mutex mutex_;
+  std::map<CUdevice, Lane> lanes_;
+  std::mutex devices_mutex_;  ///< of the two maps below; never held in a driver call
+  std::map<CUdevice, std::vector<CUdevice>> peers_;
+  std::map<CUdevice, CUmemAllocationProp> properties_;
+};
+
+/// Errors after which a context is dead (the driver's reference: "must be destroyed").
+bool is_sticky(CUresult result) noexcept;
+
+}  // namespace plexrl::shim

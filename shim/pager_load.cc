@@ -1,0 +1,148 @@
+#include "interpose/driver.h"
+#include "shim/boottime.h"
+#include "shim/driver_scope.h"
+#include "shim/fault_points.h"
+#include "shim/log.h"
+#include "shim/pager.h"
+
+namespace plexrl::shim {
+namespace {
+
+constexpr const char* kFile = "pager";
+/// Chunks of one run: created, mapped, given access to by one call, and copied together.
+constexpr std::size_t kRunChunks = 8;
+/// Copies in flight before the oldest is waited for: enough to hide the driver calls of the next
+/// run.
+constexpr std::size_t kWindowBytes = std::size_t{128} << 20;
+
+}  // namespace
+
+Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
+  const std::lock_guard lock(mutex_);
+  Lane& lane = lanes_[device];
+  if (!open_lane(device, lane)) return Progress::kNoMemory;
+  const RelaxedCapture relaxed;
+  const PushedContext pushed(lane.context);
+  auto claim = ranges_.claim_missing(device, kRunChunks);
+  if (!claim) {
+    if (lane.in_flight.empty()) return Progress::kDone;
+    return settle_oldest_load(lane, figures);
+  }
+  const std::size_t wanted = claim->count;
+  prepare(&*claim, figures);
+  if (claim->count == 0) {
+    while (!lane.in_flight.empty()) settle_oldest_load(lane, figures);
+    return Progress::kNoMemory;
+  }
+  const bool complete = claim->count == wanted;
+  Progress progress = copy_in(lane, *claim, figures);
+  while (progress == Progress::kMore && lane.in_flight_bytes > kWindowBytes) {
+    progress = settle_oldest_load(lane, figures);
+  }
+  return complete ? progress : Progress::kNoMemory;
+}
+
+void Pager::prepare(RangeTable::Claim* claim, LoadFigures* figures) {
+  Range& range = *claim->range;
+  const CUmemAllocationProp prop = properties(range.device);
+  CUresult result = CUDA_SUCCESS;
+  std::size_t ready = 0;
+  std::size_t bytes = 0;
+  for (; ready < claim->count; ++ready) {
+    Chunk& chunk = range.chunks[claim->first + ready];
+    {
+      const AddElapsed create(&figures->create_ns);
+      result = driver.cuMemCreate(&chunk.handle, chunk.bytes, &prop, 0);
+    }
+    if (result != CUDA_SUCCESS) break;
+    const AddElapsed map(&figures->map_ns);
+    result = driver.cuMemMap(range.start + chunk.offset, chunk.bytes, 0, chunk.handle, 0);
+    if (result != CUDA_SUCCESS) {
+      driver.cuMemRelease(chunk.handle);
+      break;
+    }
+    bytes += chunk.bytes;
+  }
+  PLEXRL_FAULT_POINT("load.mapped");
+  if (ready != 0) {
+    const AddElapsed map(&figures->map_ns);
+    const CUresult access = set_access(range.device, claim->start(), bytes);
+    if (access != CUDA_SUCCESS) {
+      result = access;
+      unmap(*claim, 0, ready);
+      ready = 0;
+    }
+  }
+  if (ready == claim->count) return;
+  PLEXRL_LOG_AT(kFile, result == CUDA_ERROR_OUT_OF_MEMORY ? LogLevel::kDebug : LogLevel::kWarning,
+                "can't back chunks address=0x%llx result=%d, trying again",
+                static_cast<unsigned long long>(claim->start()), static_cast<int>(result));
+  settle_back(*claim, ready);
+  claim->count = ready;
+}
+
+Pager::Progress Pager::copy_in(Lane& lane, const RangeTable::Claim& claim, LoadFigures* figures) {
+  InFlight move{claim, nullptr, 0};
+  CUresult result = CUDA_SUCCESS;
+  for (std::size_t i = 0; i < claim.count && result == CUDA_SUCCESS; ++i) {
+    const Chunk& chunk = claim.range->chunks[claim.first + i];
+    if (claim.came_from[i] != ChunkState::kHost) {
+      figures->zero_bytes += chunk.bytes;
+      continue;
+    }
+    figures->moved_bytes += chunk.bytes;
+    move.bytes += chunk.bytes;
+#ifndef PLEXRL_MUTANT_RESTORE  // test builds only: the suite must notice memory that isn't restored
+    store_.ensure_registered(chunk.host, lane.context);
+    const AddElapsed copy(&figures->copy_ns);
+    result = driver.cuMemcpyHtoDAsync_v2(claim.range->start + chunk.offset, chunk.host.address,
+                                         chunk.bytes, lane.stream);
+#endif
+  }
+  if (result == CUDA_SUCCESS && move.bytes == 0) {
+    settle_all(claim, ChunkState::kResident);
+    return Progress::kMore;
+  }
+  if (result == CUDA_SUCCESS && issue(lane, move)) return Progress::kMore;
+  const CUresult finished = driver.cuStreamSynchronize(lane.stream);
+  if (result == CUDA_SUCCESS) result = finished;
+  return end_load(claim, result);
+}
+
+Pager::Progress Pager::settle_oldest_load(Lane& lane, LoadFigures* figures) {
+  const InFlight move = std::move(lane.in_flight.front());
+  lane.in_flight.pop_front();
+  lane.in_flight_bytes -= move.bytes;
+  CUresult result = CUDA_SUCCESS;
+  {
+    const AddElapsed copy(&figures->copy_ns);
+    result = driver.cuEventSynchronize(move.event);
+  }
+  lane.spare_events.push_back(move.event);
+  return end_load(move.claim, result);
+}
+
+Pager::Progress Pager::end_load(const RangeTable::Claim& claim, CUresult result) {
+  PLEXRL_FAULT_POINT("load.copied");
+  if (result != CUDA_SUCCESS && !is_sticky(result)) {
+    PLEXRL_WARN(kFile, "copy in failed address=0x%llx result=%d, trying again",
+                static_cast<unsigned long long>(claim.start()), static_cast<int>(result));
+    unmap(claim, 0, claim.count);
+    settle_back(claim, 0);
+    return Progress::kNoMemory;
+  }
+  if (result != CUDA_SUCCESS) {
+    // The context is dead and so are its bytes; the job learns it from its own next call.
+    PLEXRL_ERROR(kFile, "context failed result=%d, giving up %zu bytes", static_cast<int>(result),
+                 claim.bytes());
+  }
+  for (std::size_t i = claim.first; i < claim.first + claim.count; ++i) {
+    Chunk& chunk = claim.range->chunks[i];
+    store_.put(chunk.host);
+    chunk.host = {};
+  }
+  settle_all(claim, ChunkState::kResident);
+  return Progress::kMore;
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,206 @@
+#include "shim/process.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <mutex>
+
+#include "interpose/handlers.h"
+#include "shim/boottime.h"
+#include "shim/gate.h"
+#include "shim/log.h"
+
+namespace plexrl::shim {
+namespace {
+
+enum class Mode { kNotStarted, kShared, kUnshared };
+
+constinit std::atomic<Mode> mode{Mode::kNotStarted};
+constinit std::atomic<Process*> the_process{nullptr};
+constinit std::atomic<const char*> exclusive_reason{nullptr};
+
+/// A manager that is being restarted is waited for so long before the process runs unshared.
+constexpr std::uint64_t kNobodyNs = 15'000'000'000;
+constexpr timespec kDialPause{0, 200'000'000};
+
+bool about_to_wait() noexcept {
+  CUcontext context = nullptr;
+  CUdevice device = 0;
+  Process* const current = Process::start_with_current(&context, &device);
+  Process* const process = current != nullptr ? current : Process::started();
+  if (process == nullptr) return false;
+  // Without any GPU there will be no lease, and the driver has an error for the call.
+  if (process->devices.mask() == 0) return false;
+  process->agent.notify();
+  return true;
+}
+
+void busy_again() noexcept {
+  if (Process* const process = Process::started()) {
+    process->keeper.busy_again();
+    process->agent.notify();
+  }
+}
+
+bool nothing_runs() noexcept {
+  Process* const process = Process::started();
+  return process != nullptr && process->keeper.is_quiet();
+}
+
+void wake_agent() noexcept {
+  if (Process* const process = Process::started()) process->agent.notify();
+}
+
+void say_exiting() {
+  if (Process* const process = Process::started()) process->agent.say_exiting();
+}
+
+/// The agent and the driver's threads are gone, the socket is the parent's.
+void become_child() {
+  mode.store(Mode::kUnshared, std::memory_order_release);
+  the_process.store(nullptr, std::memory_order_release);
+  reset_slots_after_fork();
+  gate.open();
+}
+
+void run_unshared(const char* why) noexcept {
+  if (why != nullptr) log_user("not sharing the GPU: %s", why);
+  mode.store(Mode::kUnshared, std::memory_order_release);
+  gate.open();
+}
+
+Client::Handshake connect(Process& process, wire::Error* why) {
+  const std::uint64_t deadline = boottime_ns() + kNobodyNs;
+  Client::Handshake handshake = process.client.connect(nullptr, why);
+  while (handshake == Client::Handshake::kNobody && boottime_ns() < deadline) {
+    ::nanosleep(&kDialPause, nullptr);
+    handshake = process.client.connect(nullptr, why);
+  }
+  return handshake;
+}
+
+Process* make_process() {
+  log_configure(std::getenv("PLEXRL_LOG"));
+  const auto identity = identity_from_environment();
+  const char* const path = std::getenv("PLEXRL_SOCKET");
+  if (!identity || path == nullptr) {
+    run_unshared("no job in the environment; start the program with plexrl-run");
+    return nullptr;
+  }
+  const std::string socket = path;
+  auto process = std::make_unique<Process>(*identity, [socket] { return dial(socket.c_str()); });
+  wire::Error why{};
+  switch (connect(*process, &why)) {
+    case Client::Handshake::kNobody:
+      run_unshared("no node manager answers");
+      return nullptr;
+    case Client::Handshake::kRefused:
+      run_unshared(why.text);
+      return nullptr;
+    case Client::Handshake::kAdmitted:
+      break;
+  }
+  gate.prepare();
+  const wire::Welcome& welcome = process->client.welcome();
+  ranges().set_geometry(welcome.chunk_bytes, 0);
+  process->store.set_slab_bytes(welcome.chunk_bytes);
+  process->keeper.set_grace(welcome.grace_ns);
+  pthread_atfork(nullptr, nullptr, &become_child);
+  std::atexit(&say_exiting);
+  the_process.store(process.get(), std::memory_order_release);
+  if (const char* reason = exclusive_reason.load(std::memory_order_acquire)) {
+    process->agent.say_exclusive(reason);
+  }
+  if (!process->agent.start()) {
+    the_process.store(nullptr, std::memory_order_release);
+    run_unshared("no thread for the agent");
+    return nullptr;
+  }
+  mode.store(Mode::kShared, std::memory_order_release);
+  return process.release();  // never destroyed: others' destructors still call the driver
+}
+
+}  // namespace
+
+constinit Gate gate{{&about_to_wait, &busy_again}};
+
+Process::Process(Identity identity, Client::Dial dial)
+    : client(identity, std::move(dial)),
+      devices(client),
+      store(&client),
+      pager(ranges(), store, contexts()),
+      memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent}),
+      keeper({client, devices, ranges(), pager, gate, activity(),
+              [this] { memory.release_deferred(); }}),
+      reporter(client, devices, ranges(), unpageable),
+      agent({client, devices, keeper, reporter}) {}
+
+Process* Process::started() noexcept { return the_process.load(std::memory_order_acquire); }
+
+Process* Process::start() noexcept {
+  switch (mode.load(std::memory_order_acquire)) {
+    case Mode::kShared:
+      return started();
+    case Mode::kUnshared:
+      return nullptr;
+    case Mode::kNotStarted:
+      break;
+  }
+  const int saved_errno = errno;
+  static std::mutex& start_mutex = *new std::mutex;
+  Process* process = nullptr;
+  {
+    const std::lock_guard lock(start_mutex);
+    if (mode.load(std::memory_order_acquire) == Mode::kNotStarted) {
+      try {
+        process = make_process();
+      } catch (...) {
+        run_unshared("out of memory");
+      }
+    } else {
+      process = started();
+    }
+  }
+  errno = saved_errno;
+  return process;
+}
+
+Process* Process::start_with_current(CUcontext* context, CUdevice* device) noexcept {
+  if (mode.load(std::memory_order_acquire) == Mode::kUnshared) return nullptr;
+  const auto current = current_context();
+  if (!current) return nullptr;
+  Process* const process = start();
+  if (process == nullptr) return nullptr;
+  *context = current->context;
+  *device = current->device;
+  try {
+    if (process->use(current->context, current->device) != Devices::Attach::kAttached) {
+      return nullptr;
+    }
+  } catch (...) {
+    return nullptr;
+  }
+  return process;
+}
+
+Devices::Attach Process::use(CUcontext context, CUdevice device) {
+  const Devices::Attach attach = devices.attach(device);
+  if (attach == Devices::Attach::kAttached) {
+    contexts().add(context, device);
+  } else if (attach == Devices::Attach::kUnknown && devices.mask() == 0) {
+    run_unshared("the node manager does not manage this GPU");
+    the_process.store(nullptr, std::memory_order_release);
+  }
+  return attach;
+}
+
+void note_exclusive(const char* reason) noexcept {
+  const char* expected = nullptr;
+  exclusive_reason.compare_exchange_strong(expected, reason, std::memory_order_acq_rel);
+  if (Process* const process = Process::started()) process->agent.say_exclusive(reason);
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "interpose/cuda_api.h"
+#include "shim/agent.h"
+#include "shim/client.h"
+#include "shim/device_memory.h"
+#include "shim/devices.h"
+#include "shim/host_store.h"
+#include "shim/lease_keeper.h"
+#include "shim/memory_report.h"
+#include "shim/pager.h"
+#include "shim/unpageable.h"
+
+namespace plexrl::shim {
+
+/// What this process is to PlexRL, and all parts that a shared process has.
+///
+/// Nothing exists before the first context, allocation or launch (invariant 12). Then the
+/// environment is read, the manager asked, and the process is shared or, with one line on stderr,
+/// unshared: then every call goes to the driver and the gate stands open. A child of fork is
+/// unshared without a word; it never touches the parent's socket, thread or memory.
+class Process {
+ public:
+  /// The shared process, started if need be; null when the process is unshared or can't start yet.
+  static Process* start() noexcept;
+  /// The shared process if it has been started.
+  static Process* started() noexcept;
+
+  /// Start, and attach the device of the current context. Null also when there is no current
+  /// context or its device is not managed: the call is the driver's.
+  static Process* start_with_current(CUcontext* context, CUdevice* device) noexcept;
+
+  /// Notes a living context and attaches its device.
+  Devices::Attach use(CUcontext context, CUdevice device);
+
+  explicit Process(Identity identity, Client::Dial dial);
+
+  Client client;
+  Devices devices;
+  HostStore store;
+  Pager pager;
+  Unpageable unpageable;
+  DeviceMemory memory;
+  LeaseKeeper keeper;
+  MemoryReporter reporter;
+  Agent agent;
+};
+
+/// This process submits work that PlexRL can't see. Any thread, at any time; `reason` must live for
+/// ever.
+void note_exclusive(const char* reason) noexcept;
+
+}  // namespace plexrl::shim

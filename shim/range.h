@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "interpose/cuda_api.h"
+#include "shim/host_span.h"
+#include "shim/wire.h"
+
+namespace plexrl::shim {
+
+/// Where the bytes of a chunk are.
+///
+///              back, load                     load
+///   kUnbacked ------------> kMoving <------> kMoving <----- kHost
+///        ^                     |  ^            |              ^
+///        |   never written     v  |            v              |
+///        +------ evict ------ kResident -- evict (copied) ----+
+///
+/// kMoving belongs to the one thread that claimed the chunk; everybody else leaves it alone.
+enum class ChunkState : std::uint8_t { kUnbacked, kResident, kHost, kMoving };
+
+/// One physical allocation behind a part of a range: the unit of eviction, because cuMemMap takes a
+/// handle from offset 0 only. Bytes are a multiple of the device's granularity.
+struct Chunk {
+  std::size_t offset = 0;  ///< in the range
+  std::size_t bytes = 0;
+  ChunkState state = ChunkState::kUnbacked;
+  bool written =
+      false;  ///< a gate has been open while it was resident: it may hold the job's bytes
+  CUmemGenericAllocationHandle handle = 0;  ///< while resident
+  HostSpan host;                            ///< the bytes, while kHost
+  std::uint64_t last_use = 0;               ///< larger is later; only the order means something
+  // What later ways of moving less will need; none is used yet.
+  std::uint64_t version = 0;    ///< counts the intervals with an open gate
+  std::uint64_t hash[2] = {};   ///< of the host copy
+  bool has_valid_copy = false;  ///< resident, and `host` holds the same bytes
+};
+
+/// Who gives a range its physical memory.
+enum class Backing : std::uint8_t {
+  kOwnChunks,  ///< cuMemCreate by this process's pager
+  kImported,   ///< handles of another process (later)
+};
+
+/// A stretch of reserved addresses that the job has one allocation in, or several small ones.
+struct Range {
+  std::uint64_t start = 0;
+  std::size_t bytes = 0;         ///< as asked for
+  std::size_t mapped_bytes = 0;  ///< sum of the chunks; what is charged
+  CUdevice device = 0;
+  CUcontext context = nullptr;  ///< it was allocated in; it dies with it
+  wire::MemoryKind kind = wire::MemoryKind::kAlloc;
+  Backing backing = Backing::kOwnChunks;
+  std::uint32_t owners = 1;      ///< processes that hold it
+  bool is_shared_block = false;  ///< small allocations are inside
+  std::uint64_t identifier = 0;  ///< unique in this process, never reused
+  std::vector<Chunk> chunks;
+  // Of RangeTable, under its lock.
+  std::uint32_t claims = 0;  ///< chunks in state kMoving
+  bool doomed = false;       ///< freed while claimed: whoever settles the last claim releases it
+};
+
+}  // namespace plexrl::shim

@@ -1,0 +1,266 @@
+#include "shim/range_table.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "interpose/driver.h"
+
+namespace plexrl::shim {
+namespace {
+
+/// Address space costs nothing but page-table roots; a large arena keeps the reservations few.
+constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+bool is_missing(ChunkState state) {
+  return state == ChunkState::kUnbacked || state == ChunkState::kHost;
+}
+
+}  // namespace
+
+RangeTable& ranges() {
+  static RangeTable& instance = *new RangeTable;
+  return instance;
+}
+
+std::size_t RangeTable::Claim::bytes() const {
+  std::size_t sum = 0;
+  for (std::size_t i = first; i < first + count; ++i) sum += range->chunks[i].bytes;
+  return sum;
+}
+
+void RangeTable::set_geometry(std::size_t chunk_bytes, std::size_t granularity) {
+  const std::lock_guard lock(mutex_);
+  granularity_ = std::max(granularity_, granularity);
+  chunk_bytes_ = round_up(std::max(chunk_bytes, granularity_), granularity_);
+}
+
+std::size_t RangeTable::mapped_size(std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return round_up(bytes, granularity_);
+}
+
+CUresult RangeTable::grow(std::size_t bytes) {
+  CUdeviceptr start = 0;
+  for (std::size_t size = std::max(kArenaBytes, bytes); size >= bytes; size /= 2) {
+    if (driver.cuMemAddressReserve(&start, size, 0, 0, 0) == CUDA_SUCCESS) {
+      const std::lock_guard lock(mutex_);
+      arena_.add(start, size);
+      return CUDA_SUCCESS;
+    }
+  }
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t bytes,
+                             bool is_shared_block, Range** out) {
+  auto range = std::make_unique<Range>();
+  std::unique_lock lock(mutex_);
+  range->bytes = bytes;
+  range->mapped_bytes = round_up(bytes, granularity_);
+  auto start = arena_.take(range->mapped_bytes);
+  while (!start) {
+    lock.unlock();
+    const CUresult result = grow(range->mapped_bytes);
+    if (result != CUDA_SUCCESS) return result;
+    lock.lock();
+    start = arena_.take(range->mapped_bytes);
+  }
+  range->start = *start;
+  range->device = device;
+  range->context = context;
+  range->is_shared_block = is_shared_block;
+  range->identifier = next_identifier_++;
+  for (std::size_t offset = 0; offset < range->mapped_bytes; offset += chunk_bytes_) {
+    Chunk chunk;
+    chunk.offset = offset;
+    chunk.bytes = std::min(chunk_bytes_, range->mapped_bytes - offset);
+    range->chunks.push_back(chunk);
+  }
+  totals_of(device).unbacked += range->mapped_bytes;
+  *out = range.get();
+  ranges_.emplace(range->start, std::move(range));
+  return CUDA_SUCCESS;
+}
+
+std::optional<RangeTable::Description> RangeTable::describe(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  auto it = ranges_.upper_bound(address);
+  if (it == ranges_.begin()) return std::nullopt;
+  const Range& range = *std::prev(it)->second;
+  if (address >= range.start + range.bytes) return std::nullopt;
+  return Description{range.start,   range.bytes,      range.device,
+                     range.context, range.identifier, range.is_shared_block};
+}
+
+std::vector<std::uint64_t> RangeTable::starts_of(CUcontext context) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> starts;
+  for (const auto& [start, range] : ranges_) {
+    if (range->context == context) starts.push_back(start);
+  }
+  return starts;
+}
+
+std::unique_ptr<Range> RangeTable::remove(std::uint64_t start, std::size_t* freed_bytes) {
+  const std::lock_guard lock(mutex_);
+  *freed_bytes = 0;
+  const auto it = ranges_.find(start);
+  if (it == ranges_.end()) return nullptr;
+  std::unique_ptr<Range> range = std::move(it->second);
+  ranges_.erase(it);
+  *freed_bytes = range->mapped_bytes;
+  for (const Chunk& chunk : range->chunks) {
+    bucket(totals_of(range->device), chunk.state) -= chunk.bytes;
+  }
+  if (range->claims == 0) return range;
+  range->doomed = true;
+  doomed_.push_back(std::move(range));
+  return nullptr;
+}
+
+void RangeTable::return_addresses(const Range& range) {
+  const std::lock_guard lock(mutex_);
+  arena_.put(range.start, range.mapped_bytes);
+}
+
+std::optional<RangeTable::Claim> RangeTable::claim_missing(CUdevice device, std::size_t max_chunks,
+                                                           const Range* only) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [start, range] : ranges_) {
+    if (range->device != device || (only != nullptr && range.get() != only)) continue;
+    auto& chunks = range->chunks;
+    const auto first = std::find_if(chunks.begin(), chunks.end(),
+                                    [](const Chunk& chunk) { return is_missing(chunk.state); });
+    if (first == chunks.end()) continue;
+    Claim claim{range.get(), static_cast<std::size_t>(first - chunks.begin()), 0, {}};
+    for (auto it = first; it != chunks.end() && is_missing(it->state) && claim.count < max_chunks;
+         ++it) {
+      claim.came_from.push_back(it->state);
+      move(*range, *it, ChunkState::kMoving);
+      ++claim.count;
+    }
+    return claim;
+  }
+  return std::nullopt;
+}
+
+std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Claim> victims;
+  for (auto& [start, range] : ranges_) {
+    if (range->device != device) continue;
+    for (std::size_t i = 0; i < range->chunks.size(); ++i) {
+      if (range->chunks[i].state != ChunkState::kResident) continue;
+      victims.push_back({range.get(), i, 1, {ChunkState::kResident}});
+    }
+  }
+  std::stable_sort(victims.begin(), victims.end(), [](const Claim& a, const Claim& b) {
+    return a.range->chunks[a.first].last_use < b.range->chunks[b.first].last_use;
+  });
+  std::uint64_t sum = 0;
+  std::size_t count = 0;
+  while (count < victims.size() && sum < bytes) {
+    Claim& victim = victims[count++];
+    sum += victim.bytes();
+    move(*victim.range, victim.range->chunks[victim.first], ChunkState::kMoving);
+  }
+  victims.resize(count);
+  return victims;
+}
+
+std::unique_ptr<Range> RangeTable::settle(const Claim& claim, std::size_t index, ChunkState state) {
+  const std::lock_guard lock(mutex_);
+  Range& range = *claim.range;
+  Chunk& chunk = range.chunks[index];
+  if (!range.doomed) {
+    move(range, chunk, state);
+    if (state == ChunkState::kResident) chunk.last_use = ++clock_;
+    return nullptr;
+  }
+  chunk.state = state;  // a doomed range is in no total
+  if (--range.claims != 0) return nullptr;
+  const auto it = std::find_if(doomed_.begin(), doomed_.end(),
+                               [&](const auto& doomed) { return doomed.get() == &range; });
+  std::unique_ptr<Range> released = std::move(*it);
+  doomed_.erase(it);
+  return released;
+}
+
+void RangeTable::note_gate_open() {
+  ++open_intervals_;
+  for (auto& [start, range] : ranges_) {
+    for (Chunk& chunk : range->chunks) {
+      if (chunk.state == ChunkState::kResident) chunk.written = true;
+      chunk.version = open_intervals_;
+    }
+  }
+}
+
+void RangeTable::note_use(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  auto it = ranges_.upper_bound(address);
+  if (it == ranges_.begin()) return;
+  Range& range = *std::prev(it)->second;
+  if (address >= range.start + range.bytes) return;
+  ++clock_;
+  for (Chunk& chunk : range.chunks) chunk.last_use = clock_;
+}
+
+std::uint64_t& RangeTable::bucket(Totals& totals, ChunkState state) {
+  switch (state) {
+    case ChunkState::kResident:
+      return totals.resident;
+    case ChunkState::kHost:
+      return totals.host;
+    case ChunkState::kMoving:
+      return totals.moving;
+    case ChunkState::kUnbacked:
+      break;
+  }
+  return totals.unbacked;
+}
+
+void RangeTable::move(Range& range, Chunk& chunk, ChunkState to) {
+  Totals& totals = totals_of(range.device);
+  bucket(totals, chunk.state) -= chunk.bytes;
+  bucket(totals, to) += chunk.bytes;
+  if (chunk.state == ChunkState::kMoving) --range.claims;
+  if (to == ChunkState::kMoving) ++range.claims;
+  chunk.state = to;
+}
+
+std::vector<std::pair<std::uint64_t, std::size_t>> RangeTable::resident_runs(
+    CUdevice device) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::uint64_t, std::size_t>> runs;
+  for (const auto& [start, range] : ranges_) {
+    if (range->device != device) continue;
+    for (const Chunk& chunk : range->chunks) {
+      if (chunk.state != ChunkState::kResident) continue;
+      const std::uint64_t address = start + chunk.offset;
+      if (!runs.empty() && runs.back().first + runs.back().second == address) {
+        runs.back().second += chunk.bytes;
+      } else {
+        runs.emplace_back(address, chunk.bytes);
+      }
+    }
+  }
+  return runs;
+}
+
+RangeTable::Totals RangeTable::totals(CUdevice device) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = totals_.find(device);
+  return it == totals_.end() ? Totals{} : it->second;
+}
+
+std::uint64_t RangeTable::charged_bytes(CUdevice device) const {
+  const Totals sum = totals(device);
+  return sum.resident + sum.host + sum.unbacked + sum.moving;
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "shim/range.h"
+#include "shim/va_arena.h"
+
+namespace plexrl::shim {
+
+/// All device memory that this process has from us, and which of its chunks are where.
+///
+/// Addresses come from arenas reserved once with cuMemAddressReserve and never given back to the
+/// driver (it takes an address as a hint only, so giving back and asking again would be a race with
+/// the job); they stay valid until `remove` (invariant 1). Sizes are bytes.
+///
+/// Moving a chunk is done in three steps by one thread: claim (the chunk becomes kMoving), driver
+/// calls without any lock, settle. Freeing a range never waits for a mover: the range is doomed,
+/// and the mover gets it from its last settle to release.
+///
+/// Threads: any; every function takes `mutex_`, which is never held in a driver call.
+class RangeTable {
+ public:
+  /// Of one device, in bytes.
+  struct Totals {
+    std::uint64_t resident = 0;
+    std::uint64_t host = 0;
+    std::uint64_t unbacked = 0;
+    std::uint64_t moving = 0;
+  };
+
+  /// Neighbouring chunks of one range, claimed by the caller.
+  struct Claim {
+    Range* range = nullptr;
+    std::size_t first = 0;
+    std::size_t count = 0;
+    std::vector<ChunkState> came_from;  ///< the state of each before the claim
+    std::uint64_t start() const { return range->start + range->chunks[first].offset; }
+    std::size_t bytes() const;
+  };
+
+  /// What is known of the range around an address.
+  struct Description {
+    std::uint64_t start;
+    std::size_t bytes;
+    CUdevice device;
+    CUcontext context;
+    std::uint64_t identifier;
+    bool is_shared_block;
+  };
+
+  /// Sizes of chunks from now on: `chunk_bytes` for large ranges, a multiple of `granularity`.
+  void set_geometry(std::size_t chunk_bytes, std::size_t granularity);
+  std::size_t mapped_size(std::size_t bytes) const;
+
+  /// Reserves addresses for `bytes`, unbacked. The result lives until `remove`.
+  /// Errors: the driver's, CUDA_ERROR_OUT_OF_MEMORY when no addresses are left.
+  CUresult reserve(CUdevice device, CUcontext context, std::size_t bytes, bool is_shared_block,
+                   Range** out);
+
+  std::optional<Description> describe(std::uint64_t address) const;
+  std::vector<std::uint64_t> starts_of(CUcontext context) const;
+
+  /// Takes the range that begins at `start` out. `*freed_bytes` is its charge. Returns it for
+  /// release by the caller; null when no range begins there, or while claims are out (it is doomed
+  /// then).
+  std::unique_ptr<Range> remove(std::uint64_t start, std::size_t* freed_bytes);
+
+  /// After a removed range is unmapped: its addresses may be used again.
+  void return_addresses(const Range& range);
+
+  /// The next run of chunks on `device` that are not in HBM, at most `max_chunks`; none when all
+  /// are resident or being moved. `only` restricts it to one range.
+  std::optional<Claim> claim_missing(CUdevice device, std::size_t max_chunks,
+                                     const Range* only = nullptr);
+  /// Resident chunks of `device`, least recently used first, of at least `bytes` in all or all
+  /// there are; each a claim of one chunk.
+  std::vector<Claim> claim_victims(CUdevice device, std::uint64_t bytes);
+
+  /// Ends a claim on one chunk. Returns the range if it was doomed and this was the last claim.
+  [[nodiscard]] std::unique_ptr<Range> settle(const Claim& claim, std::size_t index,
+                                              ChunkState state);
+
+  /// Runs `then` under the lock if no chunk of any device is missing or moving; says whether it
+  /// did. So no allocation can slip in between the check and the opening of the gate.
+  template <typename Then>
+  bool when_complete(Then then) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [device, totals] : totals_) {
+      if (totals.unbacked + totals.host + totals.moving != 0) return false;
+    }
+    then();
+    return true;
+  }
+
+  /// The gate opens: what is resident may be written from now on.
+  void note_gate_open();
+  void note_use(std::uint64_t address);
+
+  /// Start and bytes of each stretch of resident chunks.
+  std::vector<std::pair<std::uint64_t, std::size_t>> resident_runs(CUdevice device) const;
+
+  Totals totals(CUdevice device) const;
+  std::uint64_t charged_bytes(CUdevice device) const;
+
+ private:
+  Totals& totals_of(CUdevice device) { return totals_[device]; }
+  static std::uint64_t& bucket(Totals& totals, ChunkState state);
+  void move(Range& range, Chunk& chunk, ChunkState to);
+  CUresult grow(std::size_t bytes);
+
+  mutable std::mutex mutex_;
+  std::size_t chunk_bytes_ = std::size_t{32} << 20;
+  std::size_t granularity_ = std::size_t{2} << 20;
+  VaArena arena_;
+  std::map<std::uint64_t, std::unique_ptr<Range>> ranges_;
+  std::vector<std::unique_ptr<Range>> doomed_;
+  std::map<CUdevice, Totals> totals_;
+  std::uint64_t next_identifier_ = 1;
+  std::uint64_t clock_ = 0;
+  std::uint64_t open_intervals_ = 0;
+};
+
+/// That of this process; never destroyed.
+RangeTable& ranges();
+
+}  // namespace plexrl::shim

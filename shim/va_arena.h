@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace plexrl::shim {
+
+/// Which parts of some spans of addresses are taken. Knows nothing of the driver: the caller adds
+/// spans it has reserved.
+///
+/// First fit, neighbours are joined when they come back. Addresses and sizes are multiples of the
+/// unit that the caller works in. Threads: the caller locks.
+class VaArena {
+ public:
+  /// Adds a span that was reserved. It never leaves again: giving addresses back to the driver and
+  /// reserving them anew would be a race with the job's own reservations.
+  void add(std::uint64_t start, std::size_t bytes);
+
+  /// Takes `bytes` from a free part; none when no part is long enough.
+  std::optional<std::uint64_t> take(std::size_t bytes);
+
+  /// Gives back what `take` returned, whole.
+  void put(std::uint64_t start, std::size_t bytes);
+
+  std::size_t free_bytes() const noexcept;
+
+ private:
+  std::map<std::uint64_t, std::size_t> free_;  ///< start -> bytes, no two adjacent
+};
+
+}  // namespace plexrl::shim

@@ -1,0 +1,163 @@
+"""A place of its own for one test: folders, a simulated GPU, a node manager, and the processes that run on them.
+
+Nothing is shared with another test or with the user's own PlexRL: the socket, the state folder and the simulated GPU's name belong
+to the sandbox, and `close` ends what it started (by process id) and removes the folder.
+"""
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+
+SKIPPED = 77
+# Longer than any run on any machine we know: a test that hangs ends, a slow one does not fail.
+PATIENCE_S = 600
+
+_PEER = struct.Struct("<QQQ")  # antagonist_rounds, program_pauses, stop: programs/peer.h
+
+
+class Failure(Exception):
+    """What the test found, in one line."""
+
+
+class Sandbox:
+    def __init__(self, build, prefix=None, memory="256MiB", gpus=1, spec=""):
+        """`build`: the build folder. `prefix`: where bin/ and lib/plexrl/ are, when not there. `spec`: more of PLEXRL_SIMGPU."""
+        self.build = pathlib.Path(build)
+        self.prefix = pathlib.Path(prefix or build)
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="plexrl-test-"))
+        self.name = "test-" + secrets.token_hex(6)
+        self.state = self.folder / "state"
+        self.socket = self.folder / "run" / "nodemgr.sock"
+        for folder in (self.state, self.socket.parent, self.folder / "home"):
+            folder.mkdir(mode=0o700)
+        self.device_log = self.folder / "device.log"
+        self.memory, self.gpus, self.more_spec = memory, gpus, spec
+        self.started = []
+        self.manager = None
+        self.peer_file = self.folder / "peer"
+        self.peer_file.write_bytes(bytes(4096))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # ---- what processes see
+
+    def spec(self, device="shared"):
+        parts = [f"name={self.name}-{device}", f"memory={self.memory}", f"gpus={self.gpus}", self.more_spec]
+        if device == "shared":
+            parts.append(f"log={self.device_log}")
+        return ",".join(part for part in parts if part)
+
+    def environment(self, device="shared", **more):
+        keep = {k: v for k, v in os.environ.items() if not k.startswith(("PLEXRL_", "LD_", "XDG_", "CUDA_"))}
+        keep.update(HOME=str(self.folder / "home"), XDG_RUNTIME_DIR=str(self.socket.parent), PLEXRL_SOCKET=str(self.socket),
+                    PLEXRL_DATA=str(self.state), PLEXRL_SIMGPU=self.spec(device))
+        for variable in ("PLEXRL_LOG", "UBSAN_OPTIONS", "ASAN_OPTIONS", "TSAN_OPTIONS"):
+            if variable in os.environ:
+                keep[variable] = os.environ[variable]
+        keep.update({k: str(v) for k, v in more.items()})
+        return keep
+
+    # ---- processes
+
+    def start(self, argv, env, name, **options):
+        """Output goes to files NAME.out and NAME.err in the sandbox."""
+        out, err = self.output(name), self.folder / f"{name}.err"
+        with open(out, "wb") as out_file, open(err, "ab") as err_file:
+            process = subprocess.Popen([str(a) for a in argv], env=env, stdin=subprocess.DEVNULL, stdout=out_file,
+                                       stderr=err_file, **options)
+        process.name = name
+        self.started.append(process)
+        return process
+
+    def output(self, name):
+        return self.folder / f"{name}.out"
+
+    def errors(self, name):
+        path = self.folder / f"{name}.err"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def alone(self, argv, name, **more):
+        """Starts a program on a simulated GPU of its own, without PlexRL."""
+        env = self.environment(device=name, **more)
+        env["LD_LIBRARY_PATH"] = str(self.build / "lib/plexrl/simgpu")
+        return self.start(argv, env, name)
+
+    def start_manager(self, name="nodemgr", **more):
+        """Returns when it answers. Its log is NAME.err."""
+        ready, told = os.pipe()
+        env = self.environment(**more)
+        env["LD_LIBRARY_PATH"] = str(self.build / "lib/plexrl/simgpu")
+        os.set_inheritable(told, True)
+        self.manager = self.start([self.prefix / "bin/plexrl-nodemgr", "--socket", self.socket, "--state-dir", self.state,
+                                   "--ready-fd", told], env, name, pass_fds=[told])
+        os.close(told)
+        answer = os.read(ready, 1)
+        os.close(ready)
+        if not answer:
+            raise Failure(f"the manager did not start: {self.errors(name).strip()}")
+        return self.manager
+
+    def shared(self, argv, name, options=(), **more):
+        """Starts a program under plexrl-run on the shared simulated GPU."""
+        run = [self.prefix / "bin/plexrl-run", "--require", "--name", name, *options, "--"]
+        return self.start([*run, *argv], self.environment(**more), name)
+
+    def wait(self, process, expected=0):
+        """Returns the output. Fails if the process ends otherwise than with `expected` (None: anything)."""
+        try:
+            status = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{process.name} was still running after {PATIENCE_S} s\n{self.errors(process.name)}") from None
+        if expected is not None and status != expected:
+            raise Failure(f"{process.name} ended with {status}, not {expected}\n{self.errors(process.name)}")
+        return self.output(process.name).read_bytes()
+
+    def stop_manager(self):
+        if self.manager is not None and self.manager.poll() is None:
+            self.manager.send_signal(signal.SIGTERM)
+            self.manager.wait(PATIENCE_S)
+
+    # ---- the page shared by program, antagonist and test
+
+    def peer(self):
+        rounds, pauses, stop = _PEER.unpack_from(self.peer_file.read_bytes())
+        return {"rounds": rounds, "pauses": pauses, "stop": stop}
+
+    def stop_antagonist(self):
+        with open(self.peer_file, "r+b") as page:
+            page.seek(16)
+            page.write(struct.pack("<Q", 1))
+
+    # ---- what happened
+
+    def tool(self, *argv):
+        """Runs a PlexRL tool that prints JSON; returns the parsed object."""
+        done = subprocess.run([str(self.prefix / "bin" / argv[0]), *map(str, argv[1:])], env=self.environment(),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise Failure(f"{' '.join(map(str, argv))} ended with {done.returncode}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def trace(self, verb, *options):
+        return self.tool("plexrl-trace", verb, *options, self.state / "trace")
+
+    def close(self):
+        self.stop_antagonist()
+        for process in reversed(self.started):
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+        if os.environ.get("PLEXRL_TEST_KEEP"):
+            print(f"kept: {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+#include "tools/cli/socket_path.h"
+
+namespace plexrl::ctl {
+
+using Json = nlohmann::ordered_json;
+
+/// One question to a node manager, over its administration socket: a stream socket, one line of
+/// JSON
+/// {"verb": VERB} there, one line with one object back. Blocks until the answer is complete.
+///
+/// Errors, each a sentence for the user: NotFound (no manager answers at any of `sockets`),
+/// PermissionDenied, InvalidArgument (the manager refuses, with its words), DataLoss (no JSON
+/// object).
+[[nodiscard]] absl::StatusOr<Json> ask(const std::vector<std::string>& sockets,
+                                       const std::string& verb);
+
+/// The administration sockets to try, in order (docs/contract.md, row "sockets"). With no
+/// PLEXRL_SOCKET and no `simgpu`, managers of this user's simulated GPUs come last.
+std::vector<std::string> admin_sockets(const cli::Env& env,
+                                       const std::optional<std::string>& simgpu);
+
+}  // namespace plexrl::ctl

@@ -1,0 +1,139 @@
+// plexrl-ctl: asks a node manager what it is doing.
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "tools/cli/exit_status.h"
+#include "tools/cli/nearest.h"
+#include "tools/ctl/answer.h"
+#include "tools/ctl/job_match.h"
+#include "tools/ctl/verbs.h"
+
+namespace plexrl::ctl {
+namespace {
+
+constexpr char kFooter[] = R"(
+JOB is an id, a unique beginning of one, or a job's name. Sizes are in binary units (1 KiB = 1024 bytes); --json gives
+bytes and seconds. Without --simgpu and PLEXRL_SOCKET the first manager that answers is asked: the system's, this user's,
+this user's simulated ones.
+
+Examples:
+  plexrl-ctl status
+  plexrl-ctl memory ppo --json
+
+Environment: PLEXRL_SOCKET (the manager's job socket; admin.sock lies beside it), PLEXRL_SIMGPU.
+Exit status: 0 done, 1 failed, 2 wrong usage.
+)";
+
+struct Verb {
+  const char* name;
+  const char* help;
+  std::string (*show)(const Json&);
+  const char* filtered;  ///< the array that JOB selects from, by `filter_key`; null: takes no JOB
+  const char* filter_key;
+};
+
+constexpr Verb kVerbs[] = {
+    {"status", "the manager, its GPUs and jobs at a glance", show_status, nullptr, nullptr},
+    {"jobs", "every job, or one: state, promise, where its memory is", show_jobs, "jobs", "id"},
+    {"gpus", "every GPU: who holds it, who waits, how much is used", show_gpus, nullptr, nullptr},
+    {"memory", "device memory by job, process and kind, and what can't be paged", show_memory,
+     "memory", "job"},
+};
+
+struct CommandLine {
+  bool json = false;
+  std::string job;
+  std::string simgpu;
+};
+
+int complain(int status, const std::string& what) {
+  std::cerr << "plexrl-ctl: " << what << "\n";
+  return status;
+}
+
+void declare(CLI::App& app, CommandLine& line) {
+  app.set_version_flag("--version", "plexrl-ctl " PLEXRL_VERSION);
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_flag("--json", line.json, "one JSON object on stdout, nothing else");
+  app.add_flag("--simgpu", line.simgpu,
+               "ask the manager of a simulated GPU; --simgpu=name=N for one of several");
+  for (const Verb& verb : kVerbs) {
+    CLI::App* command = app.add_subcommand(verb.name, verb.help);
+    if (verb.filtered) command->add_option("JOB", line.job, "only this job (default: all)");
+  }
+}
+
+const Verb* find_verb(const std::string& name) {
+  for (const Verb& verb : kVerbs) {
+    if (name == verb.name) return &verb;
+  }
+  return nullptr;
+}
+
+// What is wrong with the verb, if anything: the first word that is no option must be one.
+std::string wrong_verb(int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) names.emplace_back(verb.name);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--help" || word == "-h" || word == "--version") return "";
+    if (word.starts_with('-')) continue;
+    if (find_verb(word)) return "";
+    return "no verb '" + word + "'" + cli::did_you_mean(word, names) + "; try plexrl-ctl --help";
+  }
+  return "no verb given; try plexrl-ctl --help";
+}
+
+// Keeps what belongs to the job.
+absl::Status select_job(const std::vector<std::string>& sockets, const Verb& verb,
+                        const std::string& word, Json& answer) {
+  absl::StatusOr<Json> jobs = verb.filter_key == std::string("id") ? answer : ask(sockets, "jobs");
+  if (!jobs.ok()) return jobs.status();
+  const auto id = find_job(array_of(*jobs, "jobs"), word);
+  if (!id.ok()) return id.status();
+  Json kept = Json::array();
+  for (const Json& row : array_of(answer, verb.filtered)) {
+    if (text_of(row, verb.filter_key) == *id) kept.push_back(row);
+  }
+  answer[verb.filtered] = std::move(kept);
+  return absl::OkStatus();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Asks a node manager what it is doing.", "plexrl-ctl");
+  CommandLine line;
+  declare(app, line);
+  if (const auto wrong = wrong_verb(argc, argv); !wrong.empty()) {
+    return complain(cli::kUsage, wrong);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return complain(cli::kUsage, error.what());
+  }
+  const auto env = cli::process_env();
+  std::optional<std::string> simgpu;
+  if (const char* spec = env("PLEXRL_SIMGPU")) simgpu = spec;
+  if (!line.simgpu.empty()) simgpu = line.simgpu == "true" ? "" : line.simgpu;
+
+  const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
+  const auto sockets = admin_sockets(env, simgpu);
+  auto answer = ask(sockets, verb.name);
+  if (!answer.ok()) return complain(cli::kFailed, std::string(answer.status().message()));
+  if (!line.job.empty()) {
+    const auto status = select_job(sockets, verb, line.job, *answer);
+    if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
+  }
+  std::cout << (line.json ? answer->dump() + "\n" : verb.show(*answer));
+  return cli::kDone;
+}
+
+}  // namespace
+}  // namespace plexrl::ctl
+
+int main(int argc, char** argv) { return plexrl::ctl::run(argc, argv); }

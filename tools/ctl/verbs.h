@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "tools/ctl/admin_client.h"
+
+/// The manager's answers as text for a terminal, one function a verb. Each takes the whole answer.
+namespace plexrl::ctl {
+
+std::string show_status(const Json& answer);
+std::string show_jobs(const Json& answer);
+std::string show_gpus(const Json& answer);
+std::string show_memory(const Json& answer);
+
+/// The tables alone, which `status` shows too.
+std::string jobs_table(const Json& jobs);
+std::string gpus_table(const Json& gpus);
+
+}  // namespace plexrl::ctl
