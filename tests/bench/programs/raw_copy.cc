@@ -1,0 +1,58 @@
+// Copies BYTES from the device to pinned host memory and back, ROUNDS times, in pieces of
+// PIECE_BYTES that follow each other on one stream, and prints the median time in ns of each
+// direction: what the link gives without PlexRL. Usage: raw_copy BYTES PIECE_BYTES ROUNDS
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "tests/bench/programs/cuda_check.h"
+
+int main(int argc, char** argv) {
+  if (argc != 4 || std::strtoull(argv[2], nullptr, 10) == 0 || std::atoi(argv[3]) < 1) {
+    std::fprintf(stderr, "usage: raw_copy BYTES PIECE_BYTES ROUNDS\n");
+    return 2;
+  }
+  const std::size_t bytes = std::strtoull(argv[1], nullptr, 10);
+  const std::size_t piece = std::strtoull(argv[2], nullptr, 10);
+  const std::size_t rounds = static_cast<std::size_t>(std::atoi(argv[3]));
+  CUdevice device;
+  CUcontext context;
+  CHECK_CU(cuInit(0));
+  CHECK_CU(cuDeviceGet(&device, 0));
+  CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+  CHECK_CU(cuCtxSetCurrent(context));
+  CUdeviceptr memory;
+  void* host;
+  CUstream stream;
+  CHECK_CU(cuMemAlloc(&memory, piece));
+  CHECK_CU(cuMemHostAlloc(&host, piece, 0));
+  CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CHECK_CU(cuMemsetD32(memory, 7, piece / 4));
+  CHECK_CU(cuCtxSynchronize());
+
+  std::vector<std::int64_t> out;
+  std::vector<std::int64_t> in;
+  for (std::size_t round = 0; round <= rounds; ++round) {  // the first one warms up
+    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t done = 0; done < bytes; done += piece) {
+      CHECK_CU(cuMemcpyDtoHAsync(host, memory, std::min(piece, bytes - done), stream));
+    }
+    CHECK_CU(cuStreamSynchronize(stream));
+    const auto middle = std::chrono::steady_clock::now();
+    for (std::size_t done = 0; done < bytes; done += piece) {
+      CHECK_CU(cuMemcpyHtoDAsync(memory, host, std::min(piece, bytes - done), stream));
+    }
+    CHECK_CU(cuStreamSynchronize(stream));
+    const auto end = std::chrono::steady_clock::now();
+    if (round == 0) continue;
+    out.push_back((middle - start).count());
+    in.push_back((end - middle).count());
+  }
+  std::sort(out.begin(), out.end());
+  std::sort(in.begin(), in.end());
+  std::printf("%lld %lld\n", static_cast<long long>(out[rounds / 2]),
+              static_cast<long long>(in[rounds / 2]));
+  return 0;
+}

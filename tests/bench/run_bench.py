@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks and prints their rows: ratios of things measured side by side in one run.
+
+usage: run_bench.py --build DIR [--json FILE] [NAME…]     without NAME: all
+
+Exit 0 when every row that has a goal met it, else 1. Figures of the simulated GPU are marked `simulated`; a row whose device lagged
+behind its model by more than 5 % says "not measurable here".
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+from sandbox import Failure, Sandbox  # noqa: E402
+
+MIB = 1 << 20
+LARGEST_LAG_RATIO = 0.05
+
+
+def row(name, values, unit, against, goal, better, simulated):
+    """`values` are one per round; the row has their median, and half the range of the middle half as spread."""
+    middle = statistics.median(values)
+    quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [middle] * 3
+    met = None if goal is None else (middle >= goal if better == "higher" else middle <= goal)
+    return {"name": name, "value": round(middle, 4), "unit": unit, "against": against, "goal": goal, "better": better,
+            "met": met, "simulated": simulated, "rounds": len(values), "spread": round((quarters[2] - quarters[0]) / 2, 4)}
+
+
+def failed_row(name, unit, against, goal, better, simulated, error):
+    return {"name": name, "value": None, "unit": unit, "against": against, "goal": goal, "better": better, "met": False,
+            "simulated": simulated, "rounds": 0, "spread": None, "error": error}
+
+
+def program_output(build, name, *arguments, env=None):
+    done = subprocess.run([str(build / "tests/bench" / name), *map(str, arguments)], capture_output=True, text=True, env=env,
+                          check=False)
+    if done.returncode != 0:
+        raise Failure(f"{name} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def bench_gate(build):
+    """What an intercepted call costs more than the bare one, against a driver stub that returns at once."""
+    for line in program_output(build, "gate_bench").splitlines():
+        if line.startswith("{"):
+            yield from json.loads(line).get("rows", [])
+
+
+def bench_start(build):
+    """A program that never uses CUDA, with the preload and without."""
+    differences = []
+    for _ in range(5):
+        bare, loaded = map(int, program_output(build, "spawn_time", build / "lib/plexrl/libplexrl.so", 100).split())
+        differences.append((loaded - bare) / 1e6)
+    yield row("start_without_cuda", differences, "ms more", "the same program without the preload", 1.0, "lower", False)
+
+
+def lag_ratio(sandbox):
+    """How far the shared device fell behind its model, as a share of its busy time."""
+    env = sandbox.environment()
+    answer = subprocess.run([str(sandbox.build / "lib/plexrl/simgpu/simgpu-stat"), f"{sandbox.name}-shared", "--json"],
+                            env=env, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise Failure(f"simgpu-stat: {answer.stderr.strip()}")
+    device = json.loads(answer.stdout)["devices"][0]
+    return device["lag_ns"] / max(1, device["busy_ns"])
+
+
+def bench_switch(build):
+    """Evict and restore as the trace shows them, against raw pinned copies of as many bytes on the same device, in turns."""
+    name, unit, against, goal = "evict_and_restore", "ratio", "one raw pinned copy each way of as many bytes", 0.7
+    ratios, lag = [], 0.0
+    for _ in range(3):
+        with Sandbox(build, memory="256MiB", spec="link=1GB/s") as sandbox:
+            sandbox.start_manager()
+            jobs = [sandbox.shared([build / "tests/bench/swap_job", 160 * MIB, 6, 30, 60], f"job{i}") for i in range(2)]
+            for job in jobs:
+                sandbox.wait(job)
+            raw = sandbox.start([build / "tests/bench/raw_copy", 96 * MIB, 32 * MIB, 3],
+                                dict(sandbox.environment(), LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu")), "raw")
+            out_ns, in_ns = map(int, sandbox.wait(raw).split())
+            lag = max(lag, lag_ratio(sandbox))
+            sandbox.stop_manager()
+            for swap in sandbox.trace("swaps", "--json")["swaps"]:
+                stages = swap["stages"]
+                if swap["out_bytes"] < 32 * MIB or swap["in_bytes"] < 32 * MIB:
+                    continue  # first loads, last exits
+                raw_ns = (out_ns * swap["out_bytes"] + in_ns * swap["in_bytes"]) / (96 * MIB)
+                ratios.append(raw_ns / (stages["evict_ns"] + stages["load_ns"]))
+    if not ratios:
+        yield failed_row(name, unit, against, goal, "higher", True, "no switch moved memory both ways")
+    elif lag > LARGEST_LAG_RATIO:
+        yield failed_row(name, unit, against, goal, "higher", True, f"not measurable here: the device lagged by {lag:.0%}")
+    else:
+        yield row(name, ratios, unit, against, goal, "higher", True)
+
+
+def kernels_by_process(log):
+    work = [json.loads(line) for line in log.read_text().splitlines()]
+    return sorted((w["start_ns"], w["end_ns"], w["pid"]) for w in work if w["kind"] == "kernel")
+
+
+def bench_handoff(build):
+    """From the last completion of one resident job to the first launch of the other, grace time taken off."""
+    grace_ms = 1
+    ratios = []
+    for _ in range(3):
+        round_trip = int(program_output(build, "futex_round_trip", 2000))
+        with Sandbox(build, memory="256MiB") as sandbox:
+            sandbox.start_manager(PLEXRL_POLICY_GRACE=f"{grace_ms}ms")
+            jobs = [sandbox.shared([build / "tests/bench/swap_job", 8 * MIB, 40, 5, 4], f"job{i}") for i in range(2)]
+            for job in jobs:
+                sandbox.wait(job)
+            sandbox.stop_manager()
+            work = kernels_by_process(sandbox.device_log)
+        for (_, end, pid), (start, _, next_pid) in zip(work, work[1:]):
+            gap = start - end - grace_ms * 1_000_000
+            if pid != next_pid and 0 < gap < 3_000_000:  # longer: the other one was not waiting yet
+                ratios.append(gap / round_trip)
+    name, against = "handoff_resident", "the round trip of a sleeping futex"
+    if ratios:
+        yield row(name, ratios, "times", against, None, "lower", True)
+    else:
+        yield failed_row(name, "times", against, None, "lower", True, "no handoff in which the other job waited")
+
+
+def bench_simulator(build):
+    """The simulated GPU's own ceilings on this machine: what it can do with every modelled cost switched off."""
+    with Sandbox(build, memory="256MiB", spec="link=0,vmm=0,hbm=0") as sandbox:
+        env = dict(sandbox.environment(), LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu"))
+        out, back = [], []
+        for _ in range(5):
+            out_ns, in_ns = map(int, program_output(build, "raw_copy", 96 * MIB, 32 * MIB, 3, env=env).split())
+            out.append(96 * MIB / out_ns)
+            back.append(96 * MIB / in_ns)
+    yield row("simulator_copy_out_ceiling", out, "GB/s", "no model", None, "higher", True)
+    yield row("simulator_copy_in_ceiling", back, "GB/s", "no model", None, "higher", True)
+
+
+BENCHMARKS = {"gate": bench_gate, "start": bench_start, "switch": bench_switch, "handoff": bench_handoff,
+              "simulator": bench_simulator}
+
+
+def show(r):
+    value = "failed: " + r["error"] if r["value"] is None else f"{r['value']:.3f} ± {r['spread']:.3f} {r['unit']}"
+    goal = "" if r["goal"] is None else f", goal {'≥' if r['better'] == 'higher' else '≤'} {r['goal']}: " + (
+        "met" if r["met"] else "MISSED")
+    print(f"{r['name']}{' (simulated)' if r['simulated'] else ''}: {value}, against {r['against']}{goal}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, type=pathlib.Path, help="the build folder")
+    parser.add_argument("--json", type=pathlib.Path, help="file for the rows")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {' '.join(BENCHMARKS)}")
+    arguments = parser.parse_args()
+    for name in arguments.names:
+        if name not in BENCHMARKS:
+            parser.error(f"no benchmark '{name}': there are {' '.join(BENCHMARKS)}")
+    rows = []
+    for name in arguments.names or BENCHMARKS:
+        try:
+            for one in BENCHMARKS[name](arguments.build.resolve()):
+                rows.append(one)
+                show(one)
+        except Failure as failure:
+            rows.append(failed_row(name, "", "", None, "lower", False, str(failure)))
+            show(rows[-1])
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n")
+    return 1 if any(r["met"] is False for r in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
