@@ -22,6 +22,20 @@ endforeach()
 add_library(plexrl_simgpu_api OBJECT
   ${simgpu_generated}/entry_points.inc
   ${simgpu_generated}/entry_stubs.cc
+  ${simgpu_api_dir}/entry_function.cc
+  ${simgpu_api_dir}/entry_launch.cc
+  ${simgpu_api_dir}/entry_library.cc
+  ${simgpu_api_dir}/entry_module.cc
   ${simgpu_api_dir}/entry_points.cc
+  ${simgpu_api_dir}/fat_binary.cc
+  ${simgpu_api_dir}/function_attributes.cc
+  ${simgpu_api_dir}/image.cc
+  ${simgpu_api_dir}/launch.cc
+  ${simgpu_api_dir}/module.cc
+  ${simgpu_api_dir}/occupancy.cc
   ${simgpu_api_dir}/proc_address.cc)
 target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_cuda_headers)
+# Static: a job's process may bring its own versions of both.
+find_library(PLEXRL_ZSTD_STATIC libzstd.a REQUIRED)
+find_library(PLEXRL_LZ4_STATIC liblz4.a REQUIRED)
+target_link_libraries(plexrl_simgpu_api PUBLIC ${PLEXRL_ZSTD_STATIC} ${PLEXRL_LZ4_STATIC})
