@@ -108,6 +108,14 @@ void Addresses::unmap(int device, std::uint64_t base, std::uint64_t bytes) {
     (entry++)->store(nullptr, std::memory_order_release);
 }
 
+void Addresses::share(int from, int to, std::uint64_t base, std::uint64_t bytes) {
+  for (std::uint64_t page = (base - arena_) >> kPageShift;
+       page <= (base + bytes - 1 - arena_) >> kPageShift; ++page) {
+    tables_[static_cast<std::size_t>(to)][page].store(
+        tables_[static_cast<std::size_t>(from)][page].load(), std::memory_order_release);
+  }
+}
+
 void Addresses::add(const Range& range) {
   const std::unique_lock lock(mutex_);
   ranges_[range.base] = range;
@@ -129,6 +137,15 @@ std::optional<Range> Addresses::find(std::uint64_t address) const {
   --found;
   if (address - found->second.base >= found->second.bytes) return std::nullopt;
   return found->second;
+}
+
+std::vector<Range> Addresses::ranges_of(const void* context) const {
+  const std::shared_lock lock(mutex_);
+  std::vector<Range> result;
+  for (const auto& [base, range] : ranges_) {
+    if (range.context == context) result.push_back(range);
+  }
+  return result;
 }
 
 std::byte* Addresses::host_range(void* self, std::uint64_t address, std::size_t bytes) {

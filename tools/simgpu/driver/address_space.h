@@ -51,11 +51,14 @@ class Addresses {
   /// Makes [base, …) mean `frames` for `device`, or nothing when `frames` is empty.
   void map(int device, std::uint64_t base, const std::vector<std::byte*>& frames);
   void unmap(int device, std::uint64_t base, std::uint64_t bytes);
+  /// Gives device `to` what device `from` has at these addresses.
+  void share(int from, int to, std::uint64_t base, std::uint64_t bytes);
 
   void add(const Range& range);
   bool remove(std::uint64_t base, Range* removed);
   /// The range that holds `address`.
   std::optional<Range> find(std::uint64_t address) const;
+  std::vector<Range> ranges_of(const void* context) const;
 
   const ptx::AddressSpace* view(int device) const {
     return &views_[static_cast<std::size_t>(device)];

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cuda.h>
+#include "tools/simgpu/driver/cuda_api.h"
 
 #include <atomic>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cuda.h>
+#include "tools/simgpu/driver/cuda_api.h"
 
 #include <atomic>
 #include <memory>
@@ -13,6 +13,9 @@
 #include "tools/simgpu/driver/machine.h"
 
 namespace plexrl::simgpu {
+
+/// Tools tell a simulated device by this name.
+inline constexpr char kDeviceName[] = "PlexRL Simulated GPU";
 
 /// What this process has of the simulated machine. Made by cuInit, never destroyed (work may still
 /// run in exit handlers).

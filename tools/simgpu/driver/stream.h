@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cuda.h>
+#include "tools/simgpu/driver/cuda_api.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -95,6 +95,15 @@ class Stream {
   std::thread thread_;
   bool stopping_ = false;
 };
+
+/// Makes a stream and adds it to its context.
+Stream* make_stream(Context* context, Stream::Kind kind, int priority);
+/// Whether `stream` is a living stream of this process; safe for any address.
+bool is_stream(const Stream* stream);
+/// Takes a stream out of its context and makes its handle stale; what is queued runs to its end,
+/// and then the object goes (cuStreamDestroy: "resources will be released once the device has
+/// completed all work"). False: no living stream.
+bool retire_stream(Stream* stream);
 
 /// A CUevent is the address of an Event.
 struct Event {
