@@ -1,0 +1,21 @@
+#pragma once
+
+#include "tools/simgpu/ptx/act.h"
+#include "tools/simgpu/ptx/level/lanes.h"
+
+namespace PLEXRL_PTX_LEVEL_NAMESPACE {
+
+/// Host addresses of one memory access of a warp. Strided: lane i is at base + i·stride (any lane
+/// in the mask; others may be out of bounds); else one pointer for each lane in the mask.
+struct Access {
+  std::byte* base;
+  std::int64_t stride;
+  bool is_strided;
+  std::byte* lane[kLanes];
+};
+
+/// Translates the addresses of `op` (register `a` plus `imm`, place and address width in `mode`)
+/// for accesses of `bytes` bytes, which is also their alignment. False after raising a fault.
+bool resolve(Warp& warp, const Op* op, std::uint32_t mask, std::size_t bytes, Access& out);
+
+}  // namespace PLEXRL_PTX_LEVEL_NAMESPACE
