@@ -56,11 +56,6 @@ void Agent::say_exiting() noexcept {
   notify();
 }
 
-void Agent::say_exclusive(const char* reason) noexcept {
-  const char* expected = nullptr;
-  if (exclusive_.compare_exchange_strong(expected, reason, std::memory_order_acq_rel)) notify();
-}
-
 void Agent::stop() noexcept {
   stopped_.store(true, std::memory_order_release);
   notify();
@@ -70,9 +65,6 @@ void Agent::run() {
   parts_.client.set_agent_thread();
   while (!stopped_.load(std::memory_order_acquire)) {
     if (!parts_.client.is_connected() && !gave_up_) reconnect();
-    if (const char* reason = exclusive_.load(std::memory_order_acquire)) {
-      parts_.keeper.set_exclusive(reason);
-    }
     const std::uint64_t pause = parts_.keeper.step();
     sleep(std::min(pause, report()));
     receive();
@@ -174,7 +166,7 @@ void Agent::resume(Connection& fresh) {
     state.gpu_count = static_cast<std::uint32_t>(all.size());
     state.flags = gate.is_open() ? 1 : 0;
     state.uuid = attached.uuid;
-    state.charged_bytes = attached.charged_bytes;
+    state.charged_bytes = attached.charged_bytes + attached.unpageable_bytes;
     state.unpageable_bytes = attached.unpageable_bytes;
     state.resident_bytes = totals.resident + totals.moving;
     state.host_bytes = totals.host;

@@ -33,8 +33,6 @@ class Agent {
   void notify() noexcept;
   /// exit() was entered: the process goes to the front of the queue.
   void say_exiting() noexcept;
-  /// Unmarks the process as one that can be cut. `reason` must live for ever.
-  void say_exclusive(const char* reason) noexcept;
 
   /// The body of the thread; returns only in tests, after stop().
   void run();
@@ -53,7 +51,6 @@ class Agent {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> exiting_{false};
   bool exiting_sent_ = false;
-  std::atomic<const char*> exclusive_{nullptr};
   std::uint64_t next_dial_ns_ = 0;
   std::uint64_t dial_pause_ns_ = 0;
   bool gave_up_ = false;

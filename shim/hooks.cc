@@ -1,6 +1,7 @@
 #include "shim/hooks.h"
 
 #include "shim/guarded.h"
+#include "shim/log.h"
 #include "shim/process.h"
 
 namespace plexrl::shim {
@@ -77,8 +78,14 @@ void count_restore(interpose::Api, UnpageableKind kind, std::uint64_t key,
   });
 }
 
-void on_unknown_entry(const char*, int) noexcept {
-  note_exclusive("the program uses a driver function that this version does not know");
+void on_unknown_entry(const char* name, int version) noexcept {
+  PLEXRL_WARN("hooks",
+              "unknown driver function '%s' version=%d: the process keeps the GPU from now on",
+              name, version);
+  note_exclusive("the program uses a driver function that this version of PlexRL does not know");
+  // The call may submit work: it goes on only with a lease, which is not withdrawn any more.
+  gate.enter_host();
+  gate.leave();
 }
 
 }  // namespace plexrl::shim

@@ -13,6 +13,7 @@ namespace {
 constexpr const char* kFile = "lease";
 constexpr std::uint64_t kShortestRetryNs = 1'000'000;
 constexpr std::uint64_t kLongestRetryNs = 20'000'000;
+constexpr std::uint64_t kLackPauseNs = 200'000'000;
 
 unsigned long as_ulong(std::uint64_t value) { return static_cast<unsigned long>(value); }
 
@@ -88,11 +89,11 @@ void LeaseKeeper::on_grant(const wire::Grant& grant) {
 void LeaseKeeper::on_withdraw(const wire::Withdraw& withdraw) {
   if (withdraw.epoch != epoch_ || state_ == State::kNone) return;
   attempt_ = withdraw.attempt;
-  if (!exclusive_reason_.empty()) {
+  if (const char* const reason = exclusive_reason_.load(std::memory_order_acquire)) {
     wire::NotDrained refusal{};
     refusal.epoch = epoch_;
     refusal.attempt = attempt_;
-    std::strncpy(refusal.obstacle, exclusive_reason_.c_str(), sizeof refusal.obstacle - 1);
+    std::strncpy(refusal.obstacle, reason, sizeof refusal.obstacle - 1);
     parts_.client.connection().send(wire::Type::kNotDrained, refusal);
     return;
   }
@@ -142,7 +143,7 @@ void LeaseKeeper::on_revoked() {
 // ---- what is due
 
 std::uint64_t LeaseKeeper::step() {
-  if (!exclusive_reason_.empty() && !exclusive_sent_) send_exclusive();
+  if (!exclusive_sent_) send_exclusive();
   switch (state_) {
     case State::kNone:
       return step_none();
@@ -177,6 +178,15 @@ void LeaseKeeper::want_lease() {
   want_mask_ = mask;
 }
 
+/// The driver refuses memory that was granted: a holder that asks says so, and others are evicted.
+void LeaseKeeper::lack_memory() {
+  const std::uint64_t now = boottime_ns();
+  if (now - lack_told_ns_ < kLackPauseNs) return;
+  lack_told_ns_ = now;
+  want_sent_ = false;
+  want_lease();
+}
+
 /// Loads one run on each device of the lease. True when nothing is missing there; else `*pause`
 /// says when to go on.
 bool LeaseKeeper::load_some(std::uint64_t* pause) {
@@ -190,6 +200,7 @@ bool LeaseKeeper::load_some(std::uint64_t* pause) {
   if (waits) {
     load_backoff_ns_ = std::clamp(load_backoff_ns_ * 2, kShortestRetryNs, kLongestRetryNs);
     loaded_.blocked_ns += load_backoff_ns_;
+    lack_memory();
   } else {
     load_backoff_ns_ = 0;
   }
@@ -231,7 +242,6 @@ std::uint64_t LeaseKeeper::step_held() {
   if (try_open()) return 0;
   std::uint64_t pause = 0;
   if (load_some(&pause)) pause = kShortestRetryNs;  // a job thread is about to settle its chunks
-  if (load_backoff_ns_ != 0) want_lease();          // tells the manager that HBM is missing
   return pause;
 }
 
@@ -334,14 +344,16 @@ void LeaseKeeper::busy_again() noexcept {
   busy_since_ns_.store(boottime_ns(), std::memory_order_release);
 }
 
-void LeaseKeeper::set_exclusive(const char* reason) {
-  if (exclusive_reason_.empty()) exclusive_reason_ = reason;
+void LeaseKeeper::set_exclusive(const char* reason) noexcept {
+  const char* expected = nullptr;
+  exclusive_reason_.compare_exchange_strong(expected, reason, std::memory_order_acq_rel);
 }
 
 void LeaseKeeper::send_exclusive() {
-  if (!parts_.client.is_connected()) return;
+  const char* const reason = exclusive_reason_.load(std::memory_order_acquire);
+  if (reason == nullptr || !parts_.client.is_connected()) return;
   wire::Exclusive message{};
-  std::strncpy(message.reason, exclusive_reason_.c_str(), sizeof message.reason - 1);
+  std::strncpy(message.reason, reason, sizeof message.reason - 1);
   exclusive_sent_ = parts_.client.connection().send(wire::Type::kExclusive, message);
 }
 

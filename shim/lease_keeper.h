@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,8 +63,8 @@ class LeaseKeeper {
   /// True while nothing the job submitted can be running. Any thread.
   bool is_quiet() const noexcept { return quiet_.load(std::memory_order_acquire); }
 
-  /// This process can't be cut from now on.
-  void set_exclusive(const char* reason);
+  /// This process can't be cut from now on. Any thread; `reason` must live for ever.
+  void set_exclusive(const char* reason) noexcept;
 
   void connection_lost();
   void connected();
@@ -91,6 +90,7 @@ class LeaseKeeper {
   bool try_open();
   void end_drain();
   void want_lease();
+  void lack_memory();
   void send_loaded();
   void edge(bool is_busy, std::uint64_t at_ns);
   void send_exclusive();
@@ -114,9 +114,10 @@ class LeaseKeeper {
   wire::Loaded loaded_{};
   Pager::LoadFigures load_figures_;
   std::uint64_t load_backoff_ns_ = 0;
+  std::uint64_t lack_told_ns_ = 0;
   bool loaded_due_ = false;  ///< kLoaded is owed for the current epoch
 
-  std::string exclusive_reason_;
+  std::atomic<const char*> exclusive_reason_{nullptr};
   bool exclusive_sent_ = false;
 };
 

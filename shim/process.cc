@@ -112,7 +112,7 @@ Process* make_process() {
   std::atexit(&say_exiting);
   the_process.store(process.get(), std::memory_order_release);
   if (const char* reason = exclusive_reason.load(std::memory_order_acquire)) {
-    process->agent.say_exclusive(reason);
+    process->keeper.set_exclusive(reason);
   }
   if (!process->agent.start()) {
     the_process.store(nullptr, std::memory_order_release);
@@ -200,7 +200,10 @@ Devices::Attach Process::use(CUcontext context, CUdevice device) {
 void note_exclusive(const char* reason) noexcept {
   const char* expected = nullptr;
   exclusive_reason.compare_exchange_strong(expected, reason, std::memory_order_acq_rel);
-  if (Process* const process = Process::started()) process->agent.say_exclusive(reason);
+  Process* const process = Process::started();
+  if (process == nullptr) return;
+  process->keeper.set_exclusive(reason);
+  process->agent.notify();
 }
 
 }  // namespace plexrl::shim

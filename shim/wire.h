@@ -283,7 +283,7 @@ struct ResumeState {
   std::uint32_t gpu_count;  ///< how many ResumeState follow in all
   std::uint32_t flags;      ///< 1: this process's gate is open
   GpuUuid uuid;
-  std::uint64_t charged_bytes;
+  std::uint64_t charged_bytes;  ///< in all, the unpageable ones among them
   std::uint64_t unpageable_bytes;
   std::uint64_t overhead_bytes;
   std::uint64_t resident_bytes;
@@ -340,8 +340,8 @@ struct NotDrained {
       obstacle[112];  ///< what stood in the way, by name ("capture in progress", "stream 0x… busy")
 };
 
-/// The gang of this process keeps a lease once it has it (invariant 4); a kWithdraw is answered with
-/// kNotDrained at once. Sent again after kResumeState.
+/// The gang of this process keeps a lease once it has it (invariant 4); a kWithdraw is answered
+/// with kNotDrained at once. Sent again after kResumeState.
 struct Exclusive {
   char reason[112];  ///< what can't be cut, by name
 };

@@ -1,0 +1,441 @@
+#include "tests/unit/shim/fake_driver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace plexrl::shim::testing {
+namespace {
+
+FakeDriver* fake = nullptr;
+thread_local std::vector<CUcontext> current;
+
+#define COUNT(name)                        \
+  const std::lock_guard lock(fake->mutex); \
+  if (const CUresult failed = fake->count(#name); failed != CUDA_SUCCESS) return failed
+
+template <typename T>
+T new_object() {
+  return reinterpret_cast<T>(fake->next_object += 0x100);
+}
+
+// ---- devices and contexts
+
+CUresult get_uuid(CUuuid* uuid, CUdevice device) {
+  COUNT(cuDeviceGetUuid_v2);
+  std::memset(uuid->bytes, device + 1, sizeof uuid->bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult total_mem(std::size_t* bytes, CUdevice) {
+  COUNT(cuDeviceTotalMem_v2);
+  *bytes = fake->hbm_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  COUNT(cuDeviceGetAttribute);
+  *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && fake->has_vmm;
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_get_current(CUcontext* context) {
+  COUNT(cuCtxGetCurrent);
+  *context = current.empty() ? nullptr : current.back();
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_get_device(CUdevice* device) {
+  COUNT(cuCtxGetDevice);
+  if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_push(CUcontext context) {
+  COUNT(cuCtxPushCurrent_v2);
+  if (fake->contexts.count(context) == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  current.push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_pop(CUcontext* context) {
+  COUNT(cuCtxPopCurrent_v2);
+  if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  *context = current.back();
+  current.pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_create(CUcontext* context, CUctxCreateParams*, unsigned int, CUdevice) {
+  COUNT(cuCtxCreate_v4);
+  *context = fake->make_context();
+  current.push_back(*context);
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_destroy(CUcontext context) {
+  COUNT(cuCtxDestroy_v2);
+  if (fake->contexts.erase(context) == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  std::erase(current, context);
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_synchronize() {
+  COUNT(cuCtxSynchronize);
+  return CUDA_SUCCESS;
+}
+
+CUresult exchange_capture_mode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+
+CUresult mem_get_info(std::size_t* free, std::size_t* total) {
+  COUNT(cuMemGetInfo_v2);
+  if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (free != nullptr) *free = fake->hbm_bytes - fake->used;
+  if (total != nullptr) *total = fake->hbm_bytes;
+  return CUDA_SUCCESS;
+}
+
+// ---- memory
+
+CUresult address_reserve(CUdeviceptr* address, std::size_t bytes, std::size_t, CUdeviceptr,
+                         unsigned long long) {
+  COUNT(cuMemAddressReserve);
+  *address = fake->next_address;
+  fake->next_address += bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
+                    const CUmemAllocationProp*, unsigned long long) {
+  COUNT(cuMemCreate);
+  if (fake->used + bytes > fake->hbm_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  fake->used += bytes;
+  *handle = fake->next_handle++;
+  fake->handles[*handle].resize(bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+                 CUmemGenericAllocationHandle handle, unsigned long long) {
+  COUNT(cuMemMap);
+  const auto it = fake->handles.find(handle);
+  if (it == fake->handles.end() || offset != 0 || it->second.size() != bytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!fake->mappings.emplace(address, FakeDriver::Mapping{bytes, handle, false}).second) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc*,
+                        std::size_t) {
+  COUNT(cuMemSetAccess);
+  std::size_t covered = 0;
+  while (covered < bytes) {
+    const auto it = fake->mappings.find(address + covered);
+    if (it == fake->mappings.end()) return CUDA_ERROR_INVALID_VALUE;
+    it->second.accessible = true;
+    covered += it->second.bytes;
+  }
+  return covered == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult mem_unmap(CUdeviceptr address, std::size_t bytes) {
+  COUNT(cuMemUnmap);
+  const auto it = fake->mappings.find(address);
+  if (it == fake->mappings.end() || it->second.bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
+  fake->mappings.erase(it);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_release(CUmemGenericAllocationHandle handle) {
+  COUNT(cuMemRelease);
+  const auto it = fake->handles.find(handle);
+  if (it == fake->handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  fake->used -= it->second.size();
+  fake->handles.erase(it);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_alloc(CUdeviceptr* address, std::size_t bytes) {
+  COUNT(cuMemAlloc_v2);
+  if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  *address = fake->next_address;
+  fake->next_address += bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_free(CUdeviceptr) {
+  COUNT(cuMemFree_v2);
+  return CUDA_SUCCESS;
+}
+
+CUresult host_register(void* address, std::size_t bytes, unsigned int) {
+  COUNT(cuMemHostRegister_v2);
+  fake->registered[address] = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult host_unregister(void* address) {
+  COUNT(cuMemHostUnregister);
+  return fake->registered.erase(address) == 1 ? CUDA_SUCCESS
+                                              : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult copy_to_host(void* out, CUdeviceptr address, std::size_t bytes, CUstream) {
+  COUNT(cuMemcpyDtoHAsync_v2);
+  std::vector<std::byte> data(bytes);
+  if (!fake->read(address, &data)) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(out, data.data(), bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_to_device(CUdeviceptr address, const void* in, std::size_t bytes, CUstream) {
+  COUNT(cuMemcpyHtoDAsync_v2);
+  const auto* const first = static_cast<const std::byte*>(in);
+  return fake->write(address, {first, first + bytes}) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult pointer_attribute(void*, CUpointer_attribute, CUdeviceptr) {
+  COUNT(cuPointerGetAttribute);
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---- streams and events
+
+CUresult stream_create(CUstream* stream, unsigned int) {
+  COUNT(cuStreamCreate);
+  *stream = new_object<CUstream>();
+  fake->streams.insert(*stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_destroy(CUstream stream) {
+  COUNT(cuStreamDestroy_v2);
+  return fake->streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult stream_query(CUstream stream) {
+  COUNT(cuStreamQuery);
+  const bool is_default = stream == CU_STREAM_LEGACY || stream == nullptr;
+  // A real driver may crash on a handle that is gone: no test may get here with one.
+  if (!is_default && fake->streams.count(stream) == 0) std::abort();
+  return fake->busy.count(stream) != 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult stream_synchronize(CUstream) {
+  COUNT(cuStreamSynchronize);
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_get_ctx(CUstream, CUcontext* context) {
+  COUNT(cuStreamGetCtx);
+  *context = current.empty() ? *fake->contexts.begin() : current.back();
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
+  COUNT(cuStreamIsCapturing);
+  *status = fake->capturing.count(stream) != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                               : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode) {
+  COUNT(cuStreamBeginCapture_v2);
+  fake->capturing.insert(stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult end_capture(CUstream stream, CUgraph* graph) {
+  COUNT(cuStreamEndCapture);
+  fake->capturing.erase(stream);
+  *graph = new_object<CUgraph>();
+  return CUDA_SUCCESS;
+}
+
+CUresult event_create(CUevent* event, unsigned int) {
+  COUNT(cuEventCreate);
+  *event = new_object<CUevent>();
+  fake->events[*event] = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult event_destroy(CUevent event) {
+  COUNT(cuEventDestroy_v2);
+  return fake->events.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult event_record(CUevent event, CUstream stream) {
+  COUNT(cuEventRecord);
+  fake->events.at(event) = stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult event_query(CUevent event) {
+  COUNT(cuEventQuery);
+  return fake->busy.count(fake->events.at(event)) != 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult event_synchronize(CUevent event) {
+  COUNT(cuEventSynchronize);
+  return fake->events.count(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+void fill_table() {
+  driver.cuDeviceGetUuid_v2 = &get_uuid;
+  driver.cuDeviceTotalMem_v2 = &total_mem;
+  driver.cuDeviceGetAttribute = &device_attribute;
+  driver.cuCtxGetCurrent = &ctx_get_current;
+  driver.cuCtxGetDevice = &ctx_get_device;
+  driver.cuCtxPushCurrent_v2 = &ctx_push;
+  driver.cuCtxPopCurrent_v2 = &ctx_pop;
+  driver.cuCtxCreate_v4 = &ctx_create;
+  driver.cuCtxDestroy_v2 = &ctx_destroy;
+  driver.cuCtxSynchronize = &ctx_synchronize;
+  driver.cuThreadExchangeStreamCaptureMode = &exchange_capture_mode;
+  driver.cuMemGetInfo_v2 = &mem_get_info;
+  driver.cuMemAddressReserve = &address_reserve;
+  driver.cuMemCreate = &mem_create;
+  driver.cuMemMap = &mem_map;
+  driver.cuMemSetAccess = &mem_set_access;
+  driver.cuMemUnmap = &mem_unmap;
+  driver.cuMemRelease = &mem_release;
+  driver.cuMemAlloc_v2 = &mem_alloc;
+  driver.cuMemFree_v2 = &mem_free;
+  driver.cuMemHostRegister_v2 = &host_register;
+  driver.cuMemHostUnregister = &host_unregister;
+  driver.cuMemcpyDtoHAsync_v2 = &copy_to_host;
+  driver.cuMemcpyHtoDAsync_v2 = &copy_to_device;
+  driver.cuPointerGetAttribute = &pointer_attribute;
+  driver.cuStreamCreate = &stream_create;
+  driver.cuStreamDestroy_v2 = &stream_destroy;
+  driver.cuStreamQuery = &stream_query;
+  driver.cuStreamSynchronize = &stream_synchronize;
+  driver.cuStreamGetCtx = &stream_get_ctx;
+  driver.cuStreamIsCapturing = &stream_is_capturing;
+  driver.cuStreamBeginCapture_v2 = &begin_capture;
+  driver.cuStreamEndCapture = &end_capture;
+  driver.cuEventCreate = &event_create;
+  driver.cuEventDestroy_v2 = &event_destroy;
+  driver.cuEventRecord = &event_record;
+  driver.cuEventQuery = &event_query;
+  driver.cuEventSynchronize = &event_synchronize;
+}
+
+}  // namespace
+
+FakeDriver::FakeDriver(std::size_t bytes) : hbm_bytes(bytes) {
+  fake = this;
+  current.clear();
+  fill_table();
+}
+
+FakeDriver::~FakeDriver() { current.clear(); }
+
+CUresult FakeDriver::count(const char* name) {
+  const int number = ++counts_[name];
+  const auto always = always_.find(name);
+  if (always != always_.end()) return always->second;
+  const auto it = failures_.find(name);
+  if (it == failures_.end() || it->second.first != number) return CUDA_SUCCESS;
+  const CUresult result = it->second.second;
+  failures_.erase(it);
+  return result;
+}
+
+void FakeDriver::fail(const std::string& name, int nth, CUresult result) {
+  const std::lock_guard lock(mutex);
+  failures_[name] = {counts_[name] + nth, result};
+}
+
+void FakeDriver::fail_always(const std::string& name, CUresult result) {
+  const std::lock_guard lock(mutex);
+  if (result == CUDA_SUCCESS) {
+    always_.erase(name);
+  } else {
+    always_[name] = result;
+  }
+}
+
+int FakeDriver::calls(const std::string& name) const {
+  const std::lock_guard lock(mutex);
+  const auto it = counts_.find(name);
+  return it == counts_.end() ? 0 : it->second;
+}
+
+void FakeDriver::set_busy(CUstream stream, bool is_busy) {
+  const std::lock_guard lock(mutex);
+  is_busy ? static_cast<void>(busy.insert(stream)) : static_cast<void>(busy.erase(stream));
+}
+
+CUcontext FakeDriver::make_context() {
+  const std::lock_guard lock(mutex);
+  const auto context = new_object<CUcontext>();
+  contexts.insert(context);
+  return context;
+}
+
+void FakeDriver::set_current(CUcontext context) {
+  current.clear();
+  if (context != nullptr) current.push_back(context);
+}
+
+bool FakeDriver::copy(std::uint64_t address, std::byte* out, const std::byte* in,
+                      std::size_t bytes) {
+  while (bytes != 0) {
+    auto it = mappings.upper_bound(address);
+    if (it == mappings.begin()) return false;
+    --it;
+    const std::size_t offset = address - it->first;
+    if (offset >= it->second.bytes || !it->second.accessible) return false;
+    const std::size_t part = std::min(bytes, it->second.bytes - offset);
+    std::byte* const memory = handles.at(it->second.handle).data() + offset;
+    if (out != nullptr) {
+      std::memcpy(out, memory, part);
+      out += part;
+    } else {
+      std::memcpy(memory, in, part);
+      in += part;
+    }
+    address += part;
+    bytes -= part;
+  }
+  return true;
+}
+
+bool FakeDriver::write(std::uint64_t address, const std::vector<std::byte>& bytes) {
+  const std::lock_guard lock(mutex);
+  return copy(address, nullptr, bytes.data(), bytes.size());
+}
+
+bool FakeDriver::read(std::uint64_t address, std::vector<std::byte>* bytes) const {
+  const std::lock_guard lock(mutex);
+  return const_cast<FakeDriver*>(this)->copy(address, bytes->data(), nullptr, bytes->size());
+}
+
+std::size_t FakeDriver::used_bytes() const {
+  const std::lock_guard lock(mutex);
+  return used;
+}
+
+std::size_t FakeDriver::mapped_bytes() const {
+  const std::lock_guard lock(mutex);
+  std::size_t sum = 0;
+  for (const auto& [address, mapping] : mappings) sum += mapping.bytes;
+  return sum;
+}
+
+std::size_t FakeDriver::registered_ranges() const {
+  const std::lock_guard lock(mutex);
+  return registered.size();
+}
+
+std::size_t FakeDriver::live_contexts() const {
+  const std::lock_guard lock(mutex);
+  return contexts.size();
+}
+
+}  // namespace plexrl::shim::testing

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "interpose/driver.h"
+
+namespace plexrl::shim::testing {
+
+/// A driver that keeps state instead of a GPU: it fills plexrl::driver with functions that work on
+/// the newest FakeDriver.
+///
+/// Physical handles hold real bytes; an address is translated through the mappings, and a copy that
+/// meets an unmapped byte fails as the driver's does. HBM has a size. Copies happen at once.
+/// Streams and events are busy while a test says so. Any call can be told to fail at its N-th use.
+class FakeDriver {
+ public:
+  explicit FakeDriver(std::size_t hbm_bytes = std::size_t{1} << 30);
+  ~FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  /// The N-th call of `name` from now on (1 is the next) returns `result` instead of doing
+  /// anything.
+  void fail(const std::string& name, int nth, CUresult result);
+  /// Every call of `name` fails until `result` is CUDA_SUCCESS.
+  void fail_always(const std::string& name, CUresult result);
+  int calls(const std::string& name) const;
+
+  void set_busy(CUstream stream, bool busy);
+  void set_current(CUcontext context);
+  CUcontext make_context();
+
+  /// The job's view of device memory, through the mappings. False where something is not mapped.
+  bool write(std::uint64_t address, const std::vector<std::byte>& bytes);
+  bool read(std::uint64_t address, std::vector<std::byte>* bytes) const;
+
+  std::size_t used_bytes() const;
+  std::size_t mapped_bytes() const;
+  std::size_t registered_ranges() const;
+  std::size_t live_contexts() const;
+
+  // What the functions of the table are made of.
+  CUresult count(const char* name);
+  struct Mapping {
+    std::size_t bytes;
+    std::uint64_t handle;
+    bool accessible;
+  };
+  mutable std::recursive_mutex mutex;
+  std::size_t hbm_bytes;
+  std::size_t used = 0;
+  std::map<std::uint64_t, std::vector<std::byte>> handles;
+  std::map<std::uint64_t, Mapping> mappings;
+  std::map<void*, std::size_t> registered;
+  std::set<CUstream> busy;
+  std::set<CUstream> streams;
+  std::set<CUstream> capturing;
+  std::map<CUevent, CUstream> events;  ///< what each was recorded on last
+  std::set<CUcontext> contexts;
+  std::uint64_t next_handle = 1;
+  std::uint64_t next_object = 0x1000;
+  std::uint64_t next_address = std::uint64_t{1} << 40;
+  bool has_vmm = true;
+
+ private:
+  bool copy(std::uint64_t address, std::byte* out, const std::byte* in, std::size_t bytes);
+
+  std::map<std::string, int> counts_;
+  std::map<std::string, std::pair<int, CUresult>> failures_;
+  std::map<std::string, CUresult> always_;
+};
+
+}  // namespace plexrl::shim::testing

@@ -1,0 +1,264 @@
+#include "shim/pager.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+
+#include "tests/unit/shim/fake_driver.h"
+
+namespace plexrl::shim {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+/// Slabs as the manager makes them, until a limit.
+class FakeSlabs final : public SlabSource {
+ public:
+  std::optional<Slab> request(std::size_t bytes) override {
+    ++requests;
+    if (bytes > left) return std::nullopt;
+    left -= bytes;
+    Slab slab;
+    slab.id = static_cast<std::uint64_t>(requests);
+    slab.bytes = bytes;
+    slab.fd.reset(::memfd_create("slab", MFD_CLOEXEC));
+    EXPECT_EQ(::ftruncate(slab.fd.get(), static_cast<off_t>(bytes)), 0);
+    return slab;
+  }
+  void give_back(std::uint64_t) override { ++returned; }
+
+  std::size_t left = 1024 * kMiB;
+  int requests = 0;
+  int returned = 0;
+};
+
+class PagerTest : public ::testing::Test {
+ protected:
+  PagerTest() : driver_(64 * kMiB), store_(&slabs_), pager_(table_, store_, contexts_) {
+    table_.set_geometry(4 * kMiB, 2 * kMiB);
+    store_.set_slab_bytes(8 * kMiB);
+    context_ = driver_.make_context();
+    driver_.set_current(context_);
+    contexts_.add(context_, 0);
+  }
+
+  Range* allocate(std::size_t bytes) {
+    Range* range = nullptr;
+    EXPECT_EQ(table_.reserve(0, context_, bytes, false, &range), CUDA_SUCCESS);
+    return range;
+  }
+  Pager::Progress load() {
+    Pager::Progress progress = Pager::Progress::kMore;
+    while (progress == Pager::Progress::kMore) progress = pager_.load_step(0, &figures_);
+    return progress;
+  }
+  /// Loads until it is done, however often memory is missing.
+  void load_all() {
+    for (int i = 0; i < 100 && load() != Pager::Progress::kDone; ++i) {
+    }
+    EXPECT_EQ(table_.totals(0).resident, table_.charged_bytes(0));
+  }
+  void open_gate() {
+    ASSERT_TRUE(table_.when_complete([&] { table_.note_gate_open(); }));
+  }
+  std::vector<std::byte> random_bytes(std::size_t count, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::vector<std::byte> bytes(count);
+    for (std::size_t i = 0; i + 8 <= count; i += 8) {
+      const std::uint64_t word = random();
+      std::memcpy(&bytes[i], &word, sizeof word);
+    }
+    return bytes;
+  }
+  void expect_bytes(const Range* range, const std::vector<std::byte>& expected) {
+    std::vector<std::byte> found(expected.size());
+    ASSERT_TRUE(driver_.read(range->start, &found));
+    EXPECT_TRUE(found == expected);
+  }
+
+  testing::FakeDriver driver_;
+  FakeSlabs slabs_;
+  RangeTable table_;
+  HostStore store_;
+  Contexts contexts_;
+  Pager pager_;
+  CUcontext context_;
+  Pager::LoadFigures figures_;
+};
+
+TEST_F(PagerTest, BacksWhatWasNeverWrittenWithoutACopy) {
+  allocate(10 * kMiB);
+  EXPECT_EQ(load(), Pager::Progress::kDone);
+  EXPECT_EQ(figures_.zero_bytes, 10 * kMiB);
+  EXPECT_EQ(figures_.moved_bytes, 0u);
+  EXPECT_EQ(driver_.calls("cuMemcpyHtoDAsync_v2"), 0);
+  EXPECT_EQ(driver_.calls("cuMemSetAccess"), 1);  // one for the run of three chunks
+}
+
+TEST_F(PagerTest, BytesSurviveBeingEvictedAndLoaded) {
+  const Range* range = allocate(10 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(10 * kMiB, 1);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  const auto out = pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_FALSE(out.failed);
+  EXPECT_EQ(out.moved_bytes, 10 * kMiB);
+  EXPECT_EQ(driver_.used_bytes(), 0u);
+  EXPECT_EQ(driver_.mapped_bytes(), 0u);
+  load_all();
+  EXPECT_EQ(figures_.moved_bytes, 10 * kMiB);
+  expect_bytes(range, bytes);
+}
+
+TEST_F(PagerTest, EvictsAtLeastWhatIsAskedAndNotAll) {
+  allocate(16 * kMiB);
+  load_all();
+  open_gate();
+  const auto out = pager_.evict(0, 5 * kMiB);
+  EXPECT_EQ(out.freed_bytes, 8 * kMiB);
+  EXPECT_EQ(table_.totals(0).resident, 8 * kMiB);
+}
+
+TEST_F(PagerTest, UntouchedChunksLeaveWithoutACopy) {
+  allocate(8 * kMiB);
+  load_all();
+  const auto out = pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(out.untouched_bytes, 8 * kMiB);
+  EXPECT_EQ(out.moved_bytes, 0u);
+  EXPECT_EQ(slabs_.requests, 0);
+}
+
+TEST_F(PagerTest, SlabsAreRegisteredOnceAndReused) {
+  allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  for (int round = 0; round < 3; ++round) {
+    pager_.evict(0, ~std::uint64_t{0});
+    load_all();
+    open_gate();
+  }
+  EXPECT_EQ(slabs_.requests, 1);
+  EXPECT_EQ(driver_.calls("cuMemHostRegister_v2"), 1);
+}
+
+TEST_F(PagerTest, ASlabThatCantBeRegisteredIsUsedAllTheSame) {
+  const Range* range = allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(8 * kMiB, 2);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  driver_.fail_always("cuMemHostRegister_v2", CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(pager_.evict(0, ~std::uint64_t{0}).failed);
+  load_all();
+  expect_bytes(range, bytes);
+}
+
+TEST_F(PagerTest, WithoutHostMemoryChunksStay) {
+  const Range* range = allocate(16 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(16 * kMiB, 3);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  slabs_.left = 8 * kMiB;
+  const auto out = pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_TRUE(out.failed);
+  EXPECT_EQ(out.freed_bytes, 8 * kMiB);
+  EXPECT_EQ(table_.totals(0).resident, 8 * kMiB);
+  load_all();
+  expect_bytes(range, bytes);
+}
+
+TEST_F(PagerTest, OutOfMemoryWhileLoadingIsTriedAgain) {
+  const Range* range = allocate(40 * kMiB);
+  const auto neighbour = driver_.hbm_bytes;
+  driver_.hbm_bytes = 20 * kMiB;  // somebody else's memory is not gone yet
+  EXPECT_EQ(load(), Pager::Progress::kNoMemory);
+  EXPECT_EQ(table_.totals(0).moving, 0u);
+  driver_.hbm_bytes = neighbour;
+  EXPECT_EQ(load(), Pager::Progress::kDone);
+  EXPECT_EQ(table_.totals(0).resident, range->mapped_bytes);
+}
+
+struct Failure {
+  const char* call;
+  int nth;
+};
+
+class PagerFailureTest : public PagerTest, public ::testing::WithParamInterface<Failure> {};
+
+TEST_P(PagerFailureTest, OneFailingCallLosesNothing) {
+  const Range* range = allocate(22 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(22 * kMiB, 4);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  driver_.fail(GetParam().call, GetParam().nth, CUDA_ERROR_INVALID_VALUE);
+  pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(table_.totals(0).moving, 0u);
+  pager_.evict(0, ~std::uint64_t{0});
+  load_all();
+  expect_bytes(range, bytes);
+  EXPECT_EQ(driver_.used_bytes(), range->mapped_bytes);  // no handle was forgotten
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EveryStep, PagerFailureTest,
+    ::testing::Values(Failure{"cuMemcpyDtoHAsync_v2", 1}, Failure{"cuMemcpyDtoHAsync_v2", 3},
+                      Failure{"cuMemUnmap", 1}, Failure{"cuMemUnmap", 4},
+                      Failure{"cuEventRecord", 2}, Failure{"cuEventCreate", 1},
+                      Failure{"cuEventSynchronize", 2}, Failure{"cuMemCreate", 1},
+                      Failure{"cuMemCreate", 3}, Failure{"cuMemMap", 1}, Failure{"cuMemMap", 2},
+                      Failure{"cuMemSetAccess", 1}, Failure{"cuMemcpyHtoDAsync_v2", 1},
+                      Failure{"cuMemcpyHtoDAsync_v2", 4}, Failure{"cuStreamCreate", 1},
+                      Failure{"cuMemHostRegister_v2", 1}),
+    [](const auto& info) { return std::string(info.param.call) + std::to_string(info.param.nth); });
+
+TEST_F(PagerTest, AFailedContextGivesItsChunksUpAndIsNotTriedForEver) {
+  allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  driver_.fail_always("cuMemcpyDtoHAsync_v2", CUDA_ERROR_ILLEGAL_ADDRESS);
+  const auto out = pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(out.freed_bytes, 8 * kMiB);
+  EXPECT_EQ(driver_.used_bytes(), 0u);
+}
+
+TEST_F(PagerTest, BackingAtOnceTellsWhenThereIsNoMemory) {
+  const Range* range = allocate(80 * kMiB);  // HBM is 64
+  EXPECT_FALSE(pager_.back_now(range));
+  EXPECT_EQ(table_.totals(0).moving, 0u);
+  const Range* small = allocate(2 * kMiB);
+  driver_.hbm_bytes = 100 * kMiB;
+  EXPECT_TRUE(pager_.back_now(small));
+}
+
+TEST_F(PagerTest, AReleasedRangeLeavesNothingBehind) {
+  Range* range = allocate(10 * kMiB);
+  load_all();
+  open_gate();
+  pager_.evict(0, 4 * kMiB);
+  std::size_t freed = 0;
+  pager_.release(table_.remove(range->start, &freed));
+  EXPECT_EQ(driver_.used_bytes(), 0u);
+  EXPECT_EQ(driver_.mapped_bytes(), 0u);
+}
+
+TEST_F(PagerTest, LeavingAContextTakesStreamAndRegistrationsOff) {
+  allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(driver_.registered_ranges(), 1u);
+  pager_.leave_context(context_).unlock();
+  EXPECT_EQ(driver_.registered_ranges(), 0u);
+  EXPECT_TRUE(driver_.streams.empty());
+  load_all();  // in a stream made anew, with the slab registered again
+  EXPECT_EQ(driver_.registered_ranges(), 1u);
+}
+
+}  // namespace
+}  // namespace plexrl::shim
