@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,29 +14,10 @@
 
 #include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/machine_state.h"
+#include "tools/simgpu/driver/process_start.h"
 
 namespace plexrl::simgpu {
 namespace {
-
-std::uint64_t start_ticks(pid_t pid) {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  char text[1024];
-  const ssize_t size = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (size <= 0) return 0;
-  text[size] = 0;
-  const char* at = std::strrchr(text, ')');  // the command's name may hold blanks
-  if (at == nullptr) return 0;
-  char state = 0;
-  std::uint64_t ticks = 0;
-  std::sscanf(at + 1,
-              " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lu",
-              &state, &ticks);
-  return state == 'Z' || state == 'X' ? 0 : ticks;
-}
 
 bool make_folders(const std::string& path) {
   for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
@@ -91,6 +71,53 @@ std::unique_ptr<Machine> Machine::open(const Spec& spec, std::string* error) {
   return machine;
 }
 
+std::unique_ptr<Machine> Machine::observe(const std::string& name, std::string* error) {
+  error->clear();
+  std::unique_ptr<Machine> machine(new Machine);
+  machine->spec_.name = name;
+  machine->folder_ = state_folder(machine->spec_);
+  machine->pid_ = getpid();
+  machine->lock_fd_ = ::open((machine->folder_ + "/lock").c_str(), O_RDWR | O_CLOEXEC);
+  if (machine->lock_fd_ < 0) {
+    if (errno != ENOENT) *error = errno_text("can't read " + machine->folder_);
+    return nullptr;
+  }
+  const Lock lock(machine.get());
+  struct stat held {};
+  if (fstat(machine->lock_fd_, &held) != 0 || held.st_nlink == 0) return nullptr;
+  if (access((machine->folder_ + "/state").c_str(), F_OK) != 0) return nullptr;
+  if (!machine->attach(error)) return nullptr;
+  if (machine->is_in_use()) machine->reap();
+  const std::string text = "name=" + name + "," + machine->state_->device_part;
+  if (!machine->is_in_use() || !parse_spec(text, &machine->spec_, error)) return nullptr;
+  return machine;
+}
+
+/// Maps the file of the tables. The lock is held.
+bool Machine::attach(std::string* error) {
+  const int fd = ::open((folder_ + "/state").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0 || ftruncate(fd, sizeof(MachineState)) != 0) {
+    *error = errno_text("can't make " + folder_ + "/state");
+    if (fd >= 0) close(fd);
+    return false;
+  }
+  void* memory = mmap(nullptr, sizeof(MachineState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED) {
+    *error = errno_text("can't map " + folder_ + "/state");
+    return false;
+  }
+  state_ = static_cast<MachineState*>(memory);
+  return true;
+}
+
+/// Whether the tables are ones that this code understands and a process has them. The lock is held.
+bool Machine::is_in_use() const {
+  return state_->magic == kStateMagic && state_->version == kStateVersion &&
+         std::any_of(std::begin(state_->processes), std::end(state_->processes),
+                     [](const ProcessSlot& slot) { return slot.pid != 0; });
+}
+
 bool Machine::join(std::string* error) {
   for (;;) {
     lock_fd_ = ::open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -108,23 +135,9 @@ bool Machine::join(std::string* error) {
       close(lock_fd_);
       continue;
     }
-    const int fd = ::open((folder_ + "/state").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof(MachineState)) != 0) {
-      *error = errno_text("can't make " + folder_ + "/state");
-      if (fd >= 0) close(fd);
-      return false;
-    }
-    void* memory = mmap(nullptr, sizeof(MachineState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (memory == MAP_FAILED) {
-      *error = errno_text("can't map " + folder_ + "/state");
-      return false;
-    }
-    state_ = static_cast<MachineState*>(memory);
-    if (state_->magic == kStateMagic && state_->version == kStateVersion) reap();
-    const bool in_use = state_->magic == kStateMagic && state_->version == kStateVersion &&
-                        std::any_of(std::begin(state_->processes), std::end(state_->processes),
-                                    [](const ProcessSlot& slot) { return slot.pid != 0; });
+    if (!attach(error)) return false;
+    if (is_in_use()) reap();
+    const bool in_use = is_in_use();
     if (in_use && spec_.device_part() != state_->device_part) {
       *error = "PLEXRL_SIMGPU: '" + spec_.name + "' is in use with other figures (" +
                state_->device_part + "; asked for " + spec_.device_part() +
@@ -381,6 +394,13 @@ bool Machine::import_id(std::uint32_t id, std::uint64_t tag) {
   return true;
 }
 
+bool Machine::is_gone() {
+  const Lock lock(this);
+  reap();
+  struct stat held {};
+  return !is_in_use() || fstat(lock_fd_, &held) != 0 || held.st_nlink == 0;
+}
+
 std::uint64_t Machine::total_bytes(int) const { return spec_.memory_bytes; }
 
 std::uint64_t Machine::free_bytes(int device) {
@@ -438,7 +458,11 @@ void Machine::spend_driver_time(std::uint64_t ns) {
 Machine::Counters& Machine::counters(int device) { return state_->devices[device].counters; }
 
 std::array<std::uint8_t, 16> Machine::uuid(int device) const {
-  const std::string text = spec_.name + "/" + std::to_string(device);
+  return device_uuid(spec_.name, device);
+}
+
+std::array<std::uint8_t, 16> device_uuid(const std::string& name, int device) {
+  const std::string text = name + "/" + std::to_string(device);
   std::array<std::uint8_t, 16> result{};
   for (int half = 0; half < 2; ++half) {
     std::uint64_t hash = 0xcbf29ce484222325ull + static_cast<std::uint64_t>(half);

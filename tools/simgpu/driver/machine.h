@@ -36,6 +36,11 @@ class Machine {
   /// Joins the machine, or makes it. Returns nullptr and says why in *error when the spec disagrees
   /// with that of the processes already there, or a file can't be made.
   static std::unique_ptr<Machine> open(const Spec& spec, std::string* error);
+  /// Looks at the machine called `name` without joining it: no memory of it can be taken, and it
+  /// goes when its last process does. Only spec, device_of, bytes_of, *_bytes, usage, counters,
+  /// uuid and is_gone may be called. Returns nullptr with an empty *error when no process has the
+  /// machine.
+  static std::unique_ptr<Machine> observe(const std::string& name, std::string* error);
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -86,11 +91,15 @@ class Machine {
   Counters& counters(int device);
 
   std::array<std::uint8_t, 16> uuid(int device) const;
+  /// Whether all its processes have left, so that others of its name make another machine.
+  bool is_gone();
 
  private:
   Machine() = default;
   class Lock;
   bool join(std::string* error);
+  bool attach(std::string* error);
+  bool is_in_use() const;
   bool initialise(std::string* error);
   bool map_pools(std::string* error);
   void reap();
@@ -110,6 +119,9 @@ class Machine {
   std::vector<std::byte*> pools_;
   std::vector<std::uint32_t> local_holds_;
 };
+
+/// The UUID of a machine's device: the same wherever its name is the same.
+std::array<std::uint8_t, 16> device_uuid(const std::string& name, int device);
 
 /// "GPU-xxxxxxxx-xxxx-…", as NVML and CUDA_VISIBLE_DEVICES spell it.
 std::string uuid_text(const std::array<std::uint8_t, 16>& uuid);
