@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Two RL jobs share a simulated GPU that holds one of them; something is killed or stopped; the others must not notice.
+
+`run_fault.py CASE --build DIR`: CASE is a function below without `case_`, or `point:NAME` for a named point in a test build of the
+preload or of the manager (--prefix). Exit 0 passed, 1 failed.
+"""
+import argparse
+import os
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+from sandbox import PATIENCE_S, Failure, Sandbox  # noqa: E402
+
+SEEDS = {"ada": 1, "bob": 2}
+POLL_S = 0.02
+
+
+class Jobs:
+    """Two rlvr jobs in a sandbox, and what they print alone."""
+
+    def __init__(self, sandbox, steps=5):
+        self.sandbox = sandbox
+        self.steps = steps
+        self.expected = {name: sandbox.wait(sandbox.alone(self.command(name, hold=False), f"{name}-alone")) for name in SEEDS}
+        self.process = {}
+
+    def command(self, name, hold=True):
+        times = ["--rollout-ms", 80, "--tool-ms", 60, "--train-ms", 60] if hold else []
+        return [self.sandbox.build / "tests/bin/rlvr", "--name", name, "--seed", SEEDS[name], "--steps", self.steps,
+                "--state-bytes", 100 << 20, *times]
+
+    def start(self, name, options=(), **more):
+        self.process[name] = self.sandbox.shared(self.command(name), name, options, **more)
+
+    def expect_finished(self, *names):
+        """They end with status 0 and print what they print alone."""
+        for name in names:
+            output = self.sandbox.wait(self.process[name])
+            if output != self.expected[name]:
+                raise Failure(f"{name} printed something else than alone:\n{output.decode()}")
+
+    # ---- what the manager says
+
+    def states(self):
+        """name -> (state, pids), of the jobs that the manager knows; empty while there is no manager."""
+        try:
+            jobs = self.sandbox.tool("plexrl-ctl", "jobs", "--json")["jobs"]
+        except Failure:
+            return {}
+        return {job["name"]: (job["state"], [pid for gang in job["gangs"] for pid in gang["pids"]]) for job in jobs}
+
+    def wait_for(self, condition, what):
+        """Polls until condition(states) is true; returns those states. Fails when a job ends first."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            states = self.states()
+            if condition(states):
+                return states
+            ended = [name for name, process in self.process.items() if process.poll() is not None]
+            if ended:
+                raise Failure(f"{', '.join(ended)} ended before {what}: {states}")
+            time.sleep(POLL_S)
+        raise Failure(f"no {what} in {PATIENCE_S} s: {self.states()}")
+
+    def one_runs_one_waits(self):
+        """(name and pids of the one that runs, name and pids of the one that waits)"""
+        def found(states):
+            return sorted(state for state, _ in states.values()) == ["running", "waiting"]
+        states = self.wait_for(found, "a moment in which one runs and the other waits")
+        by_state = {state: (name, pids) for name, (state, pids) in states.items()}
+        return by_state["running"], by_state["waiting"]
+
+
+def start_both(jobs):
+    for name in SEEDS:
+        jobs.start(name)
+
+
+# ---- cases
+
+def case_job_killed(jobs):
+    """A job dies while it holds the GPU: the other one gets it."""
+    jobs.sandbox.start_manager()
+    start_both(jobs)
+    (holder, pids), (waiter, _) = jobs.one_runs_one_waits()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    jobs.sandbox.wait(jobs.process[holder], expected=128 + signal.SIGKILL)
+    jobs.expect_finished(waiter)
+
+
+def case_waiter_killed(jobs):
+    """A job dies while it waits at the gate: the holder goes on."""
+    jobs.sandbox.start_manager()
+    start_both(jobs)
+    (holder, _), (waiter, pids) = jobs.one_runs_one_waits()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    jobs.sandbox.wait(jobs.process[waiter], expected=128 + signal.SIGKILL)
+    jobs.expect_finished(holder)
+
+
+def case_manager_killed(jobs):
+    """The manager that plexrl-run started dies while one job runs and one waits; plexrl-run starts another; both finish."""
+    start_both(jobs)
+    jobs.one_runs_one_waits()
+    status = jobs.sandbox.tool("plexrl-ctl", "status", "--json")
+    os.kill(status["manager"]["pid"], signal.SIGKILL)
+    jobs.expect_finished(*SEEDS)
+
+
+def case_manager_restarted(jobs):
+    """A manager that nobody supervises dies and is started again by hand."""
+    jobs.sandbox.start_manager()
+    start_both(jobs)
+    jobs.one_runs_one_waits()
+    jobs.sandbox.manager.kill()
+    jobs.sandbox.manager.wait()
+    jobs.sandbox.start_manager("nodemgr-2")
+    jobs.expect_finished(*SEEDS)
+
+
+def case_run_killed(jobs):
+    """plexrl-run dies; its job goes on to the end, and so does the other."""
+    jobs.sandbox.start_manager()
+    start_both(jobs)
+    (holder, pids), (waiter, _) = jobs.one_runs_one_waits()
+    jobs.process[holder].kill()
+    jobs.sandbox.wait(jobs.process[holder], expected=-signal.SIGKILL)
+    jobs.expect_finished(waiter)
+    for pid in pids:
+        wait_until_gone(pid)
+    if jobs.sandbox.output(holder).read_bytes() != jobs.expected[holder]:
+        raise Failure(f"{holder} printed something else than alone after its plexrl-run had died")
+
+
+def case_holder_stopped(jobs):
+    """SIGSTOP to a job that holds the GPU, as Ctrl-Z does it, and SIGCONT later: nobody loses anything."""
+    jobs.sandbox.start_manager()
+    start_both(jobs)
+    (holder, pids), (waiter, _) = jobs.one_runs_one_waits()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.5)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    jobs.expect_finished(holder, waiter)
+
+
+def case_job_terminated(jobs):
+    """SIGTERM to plexrl-run reaches the job once and ends it; the other goes on."""
+    jobs.sandbox.start_manager()
+    start_both(jobs)
+    (holder, _), (waiter, _) = jobs.one_runs_one_waits()
+    jobs.process[holder].send_signal(signal.SIGTERM)
+    jobs.sandbox.wait(jobs.process[holder], expected=128 + signal.SIGTERM)
+    jobs.expect_finished(waiter)
+
+
+def case_point(jobs, point):
+    """ada's process kills itself at a named point of the preload; bob finishes."""
+    jobs.sandbox.start_manager()
+    jobs.start("ada", PLEXRL_FAULT=point)
+    jobs.start("bob")
+    jobs.sandbox.wait(jobs.process["ada"], expected=128 + signal.SIGKILL)
+    jobs.expect_finished("bob")
+
+
+def case_manager_point(jobs, point):
+    """The manager kills itself at a named point, and is started again without it; both finish."""
+    jobs.sandbox.start_manager(PLEXRL_FAULT=point)
+    start_both(jobs)
+    jobs.sandbox.wait(jobs.sandbox.manager, expected=-signal.SIGKILL)
+    jobs.sandbox.start_manager("nodemgr-2")
+    jobs.expect_finished(*SEEDS)
+
+
+def wait_until_gone(pid):
+    deadline = time.monotonic() + PATIENCE_S
+    while pathlib.Path(f"/proc/{pid}").exists():
+        if time.monotonic() > deadline:
+            raise Failure(f"process {pid} is still there")
+        time.sleep(POLL_S)
+
+
+def main():
+    cases = {name.removeprefix("case_"): function for name, function in globals().items() if name.startswith("case_")}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("case", help=", ".join(sorted(cases)) + "; point and manager_point take a name: point:NAME")
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--prefix")
+    options = parser.parse_args()
+    name, _, point = options.case.partition(":")
+    if name not in cases:
+        parser.error(f"unknown case '{name}'")
+    with Sandbox(options.build, options.prefix, memory="192MiB", spec="link=4GB/s") as sandbox:
+        try:
+            cases[name](Jobs(sandbox), *([point] if point else []))
+        except Failure as failure:
+            print(f"FAILED: {options.case}: {failure}")
+            for process in sandbox.started:
+                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            return 1
+    print(f"{options.case}: passed")
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Runs a sharing test with a preload in which one thing is switched off, and passes only if the sharing test finds that.
+
+The mutants are test builds of the preload (tests/mutants/ in the build folder). The failure has to be of the kind that the missing
+thing causes: a preload that does not load at all proves nothing.
+"""
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# mutant -> (program, what the sharing test must say)
+MUTANTS = {
+    "gate": ("many_streams", r"outside its lease|the outputs differ"),
+    "drain": ("many_streams", r"outside its lease|the outputs differ"),
+    "restore": ("allocation_patterns", r"the outputs differ|its (memory|last word) has changed"),
+}
+
+
+def make_prefix(folder, build, preload):
+    """A tree as `cmake --install` makes it, with another preload. Programs are copied: plexrl-run finds its preload beside itself."""
+    (folder / "bin").mkdir()
+    (folder / "lib/plexrl").mkdir(parents=True)
+    for program in ("plexrl-run", "plexrl-nodemgr", "plexrl-ctl", "plexrl-trace"):
+        shutil.copy2(build / "bin" / program, folder / "bin" / program)
+    shutil.copy2(preload, folder / "lib/plexrl/libplexrl.so")
+    (folder / "lib/plexrl/simgpu").symlink_to(build / "lib/plexrl/simgpu")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("mutant", choices=[*MUTANTS])
+    parser.add_argument("preload", type=pathlib.Path)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    program, expected = MUTANTS[options.mutant]
+    with tempfile.TemporaryDirectory(prefix="plexrl-mutant-") as folder:
+        make_prefix(pathlib.Path(folder), options.build, options.preload)
+        runner = pathlib.Path(__file__).with_name("run_sharing.py")
+        done = subprocess.run([sys.executable, runner, program, "--build", options.build, "--prefix", folder],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout)
+    if done.returncode == 0:
+        print(f"FAILED: with the {options.mutant} switched off, {program} still passes")
+        return 1
+    if done.returncode != 1 or not re.search(expected, done.stdout):
+        print(f"FAILED: {program} failed for another reason than /{expected}/")
+        return 1
+    print(f"the sharing test finds that the {options.mutant} is switched off")
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Runs a program alone and then beside the antagonist on a simulated GPU that is too small for both.
+
+Passes if both outputs are the same bytes, the program's memory was taken and brought back at least once for each of its pauses, and
+nothing ran on the GPU outside its gang's lease. Exit 0 passed, 1 failed, 77 skipped.
+"""
+import argparse
+import sys
+
+import lease_check
+from sandbox import Failure, Sandbox
+
+MIB = 1 << 20
+
+
+def run(sandbox, program, options):
+    programs = sandbox.build / "tests/integration/programs"
+    memory = {"PLEXRL_TEST_BALLAST": options.ballast * MIB, "PLEXRL_TEST_ANTAGONIST": options.antagonist * MIB}
+    alone = sandbox.wait(sandbox.alone([programs / program], "alone", **memory))
+    if not alone:
+        raise Failure(f"{program} printed nothing")
+    sandbox.start_manager()
+    memory["PLEXRL_TEST_PEER"] = sandbox.peer_file
+    antagonist = sandbox.shared([programs / "antagonist"], "antagonist", **memory)
+    shared = sandbox.wait(sandbox.shared([programs / program], "program", **memory))
+    sandbox.stop_antagonist()
+    sandbox.wait(antagonist)
+    sandbox.stop_manager()
+    if shared != alone:
+        raise Failure(f"the outputs differ\nalone:\n{alone.decode()}\nshared:\n{shared.decode()}")
+    return sandbox.peer()["pauses"]
+
+
+def check_paging(sandbox, trace, pauses):
+    jobs = {job["name"]: job["id"] for job in trace["summary"]["jobs"]}
+    out = sum(1 for swap in trace["swaps"] if swap["out_job"] == jobs["program"] and swap["out_bytes"] > 0)
+    back = sum(1 for swap in trace["swaps"] if swap["in_job"] == jobs["program"] and swap["in_bytes"] > 0)
+    if pauses == 0 or out < pauses or back < pauses:
+        raise Failure(f"{pauses} pauses, but the program was evicted {out} times and restored {back} times")
+    return out, back
+
+
+def check_leases(sandbox, trace):
+    work = lease_check.read_device_log(sandbox.device_log)
+    found = list(lease_check.violations(trace, work))
+    if not work:
+        raise Failure("the device log is empty")
+    if found:
+        raise Failure(f"{len(found)} of {len(work)} pieces of work:\n" + "\n".join(found[:10]))
+    return len(work)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", help="the name of a program in tests/integration/programs")
+    parser.add_argument("--build", required=True, help="the build folder")
+    parser.add_argument("--prefix", help="where bin/ and lib/plexrl/ are, if not in the build folder")
+    parser.add_argument("--memory", default="192MiB", help="of the simulated GPU")
+    parser.add_argument("--ballast", type=int, default=64, help="MiB that program and antagonist hold beside their own")
+    parser.add_argument("--antagonist", type=int, default=48, help="MiB that the antagonist rewrites")
+    parser.add_argument("--gpus", type=int, default=1)
+    options = parser.parse_args()
+    with Sandbox(options.build, options.prefix, options.memory, options.gpus) as sandbox:
+        try:
+            pauses = run(sandbox, options.program, options)
+            trace = sandbox.trace("export", "--format", "json")
+            out, back = check_paging(sandbox, trace, pauses)
+            work = check_leases(sandbox, trace)
+        except Failure as failure:
+            print(f"FAILED: {options.program}: {failure}")
+            for process in sandbox.started:
+                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            return 1
+    print(f"{options.program}: same bytes; {pauses} pauses, {out} evictions, {back} restores, {work} pieces of work in their leases")
+    return 0
+
+
+sys.exit(main())
