@@ -9,9 +9,11 @@ import os
 import pathlib
 import signal
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import prefix  # noqa: E402
 from sandbox import PATIENCE_S, Failure, Sandbox  # noqa: E402
 
 SEEDS = {"ada": 1, "bob": 2}
@@ -191,12 +193,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("case", help=", ".join(sorted(cases)) + "; point and manager_point take a name: point:NAME")
     parser.add_argument("--build", required=True)
-    parser.add_argument("--prefix")
+    parser.add_argument("--preload", help="a test build of the preload")
+    parser.add_argument("--nodemgr", help="a test build of the manager")
     options = parser.parse_args()
     name, _, point = options.case.partition(":")
     if name not in cases:
         parser.error(f"unknown case '{name}'")
-    with Sandbox(options.build, options.prefix, memory="192MiB", spec="link=4GB/s") as sandbox:
+    with (tempfile.TemporaryDirectory(prefix="plexrl-fault-") as folder,
+          Sandbox(options.build, prefix.make(folder + "/prefix", options.build, options.preload, options.nodemgr),
+                  memory="192MiB", spec="link=4GB/s") as sandbox):
         try:
             cases[name](Jobs(sandbox), *([point] if point else []))
         except Failure as failure:

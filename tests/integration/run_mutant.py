@@ -7,10 +7,11 @@ thing causes: a preload that does not load at all proves nothing.
 import argparse
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
+
+import prefix
 
 # mutant -> (program, what the sharing test must say)
 MUTANTS = {
@@ -18,16 +19,6 @@ MUTANTS = {
     "drain": ("many_streams", r"outside its lease|the outputs differ"),
     "restore": ("allocation_patterns", r"the outputs differ|its (memory|last word) has changed"),
 }
-
-
-def make_prefix(folder, build, preload):
-    """A tree as `cmake --install` makes it, with another preload. Programs are copied: plexrl-run finds its preload beside itself."""
-    (folder / "bin").mkdir()
-    (folder / "lib/plexrl").mkdir(parents=True)
-    for program in ("plexrl-run", "plexrl-nodemgr", "plexrl-ctl", "plexrl-trace"):
-        shutil.copy2(build / "bin" / program, folder / "bin" / program)
-    shutil.copy2(preload, folder / "lib/plexrl/libplexrl.so")
-    (folder / "lib/plexrl/simgpu").symlink_to(build / "lib/plexrl/simgpu")
 
 
 def main():
@@ -38,7 +29,7 @@ def main():
     options = parser.parse_args()
     program, expected = MUTANTS[options.mutant]
     with tempfile.TemporaryDirectory(prefix="plexrl-mutant-") as folder:
-        make_prefix(pathlib.Path(folder), options.build, options.preload)
+        prefix.make(folder, options.build, preload=options.preload)
         runner = pathlib.Path(__file__).with_name("run_sharing.py")
         done = subprocess.run([sys.executable, runner, program, "--build", options.build, "--prefix", folder],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
