@@ -1,0 +1,130 @@
+#include "nodemgr/daemon_settings.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+using settings::Kind;
+
+const std::vector<settings::Row>& rows() {
+  static const std::vector<settings::Row> kRows = {
+      {"gpu.memory", Kind::kBytes, "0", "memory of each GPU that jobs may use; 0: all of it"},
+      {"gpu.overhead", Kind::kBytes, "0",
+       "set aside for a process that has not been measured; 0: 1.5GiB, at most a 16th of the GPU"},
+      {"host.budget", Kind::kBytes, "0",
+       "host memory for evicted bytes; 0: 80 % of what is available"},
+      {"disk.budget", Kind::kBytes, "0",
+       "disk space for evicted bytes; not used yet: leave it at 0"},
+      {"disk.dir", Kind::kText, "", "folder for evicted bytes; not used yet"},
+      {"trace.dir", Kind::kText, "", "folder of traces; else trace/ in the state folder"},
+      {"trace.max_bytes", Kind::kBytes, "1GiB", "size of all traces together"},
+      {"trace.max_age", Kind::kDuration, "30d", "traces older than this are removed"},
+      {"policy.grace", Kind::kDuration, "5ms", "idle for so long: the GPU may go to another"},
+      {"policy.quantum_factor", Kind::kNumber, "10",
+       "a busy holder runs so many times the cost of a switch"},
+      {"policy.min_quantum", Kind::kDuration, "100ms", "and no less than this"},
+      {"policy.switch_share", Kind::kNumber, "0.5",
+       "share of time that switching in gaps may take (0..1)"},
+      {"policy.max_wait", Kind::kDuration, "2m", "no gang waits longer in one stretch"},
+      {"policy.hang_after", Kind::kDuration, "0",
+       "reserved for the detection of hangs"},
+      {"policy.hang_action", Kind::kText, "wait", "reserved for the detection of hangs", true, {"wait"}},
+      {"policy.join_wait", Kind::kDuration, "1s", "reserved for collectives across gangs"},
+      {"policy.drain_budget", Kind::kDuration, "250ms",
+       "an attempt to withdraw ends after so long without progress"},
+      {"socket", Kind::kText, "", "where jobs connect; else /run/plexrl or the user's own", false},
+      {"state_dir", Kind::kText, "", "journal and traces; else /var/lib/plexrl or the user's own",
+       false},
+      {"lock_dir", Kind::kText, "/run/lock/plexrl", "locks, one for each GPU", false},
+      {"node", Kind::kText, "", "name of this node; else the host's", false},
+      {"config", Kind::kText, "", "settings file", false},
+      {"log",
+       Kind::kText,
+       "info",
+       "least level of log lines",
+       false,
+       {"debug", "info", "warning", "error"}},
+      {"exit_when_idle", Kind::kSwitch, "false", "end when the last job has gone", false},
+      {"ready_fd", Kind::kText, "", "descriptor on which `ready` is written once jobs may connect",
+       false},
+      {"check_config", Kind::kSwitch, "false", "read all settings, say whether they are good, end",
+       false},
+  };
+  return kRows;
+}
+
+std::string config_file(const settings::Values& values) {
+  if (values.is_set("config")) return values.text("config");
+  std::error_code error;
+  const char* home = std::getenv("HOME");
+  if (::getuid() != 0 && home != nullptr) {
+    std::string own = cat(home, "/.config/plexrl/nodemgr.toml");
+    if (std::filesystem::exists(own, error)) return own;
+  }
+  const std::string system = "/etc/plexrl/nodemgr.toml";
+  return std::filesystem::exists(system, error) ? system : "";
+}
+
+absl::Status check_ranges(const settings::Values& values) {
+  double share = values.number("policy.switch_share");
+  if (share <= 0 || share > 1) {
+    return invalid("policy.switch_share ", share, " is not above 0 and at most 1");
+  }
+  if (values.duration("policy.max_wait").count() <= 0) {
+    return invalid("policy.max_wait must be more than 0");
+  }
+  if (values.duration("policy.drain_budget").count() <= 0) {
+    return invalid("policy.drain_budget must be more than 0");
+  }
+  if (values.bytes("disk.budget") != 0) {
+    return invalid("disk.budget: this version does not page to disk: leave it at 0");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const settings::Row> daemon_table() { return rows(); }
+
+policy::Config policy_config(const settings::Values& values) {
+  policy::Config config;
+  config.grace = values.duration("policy.grace");
+  config.quantum_factor = values.number("policy.quantum_factor");
+  config.min_quantum = values.duration("policy.min_quantum");
+  config.switch_share = values.number("policy.switch_share");
+  config.max_wait = values.duration("policy.max_wait");
+  config.drain_budget = values.duration("policy.drain_budget");
+  return config;
+}
+
+absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
+                                             const char* const* environment) {
+  // Flags and environment first, into a scratch table: they say which file to read.
+  settings::Values scratch(daemon_table());
+  absl::Status status = settings::apply_environment(scratch, environment);
+  if (!status.ok()) return status;
+  absl::StatusOr<settings::CommandLine> line = settings::apply_flags(scratch, argc, argv);
+  if (!line.ok()) return line.status();
+
+  LoadedSettings loaded{settings::Values(daemon_table()), *std::move(line), config_file(scratch)};
+  const std::vector<std::string> other_sections = {"team"};
+  if (!loaded.file.empty()) {
+    status = settings::apply_file(loaded.values, loaded.file, other_sections);
+    if (!status.ok()) return status;
+  }
+  status = settings::apply_environment(loaded.values, environment);
+  if (!status.ok()) return status;
+  absl::StatusOr<settings::CommandLine> again = settings::apply_flags(loaded.values, argc, argv);
+  if (!again.ok()) return again.status();
+  status = check_ranges(loaded.values);
+  if (!status.ok()) return status;
+  return loaded;
+}
+
+}  // namespace plexrl::nodemgr

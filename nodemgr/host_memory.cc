@@ -1,0 +1,70 @@
+#include "nodemgr/host_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+
+std::uint64_t read_number(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  return file >> number ? number : kNoLimit;  // "max" reads as no limit, as does no file
+}
+
+std::uint64_t available_bytes(const std::string& root) {
+  std::ifstream file(root + "/proc/meminfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string name;
+    std::uint64_t kib = 0;
+    if (words >> name >> kib && name == "MemAvailable:") return kib * 1024;
+  }
+  return 0;
+}
+
+/// What a cgroup leaves of its limit.
+std::uint64_t left_of(std::uint64_t limit, std::uint64_t used) {
+  if (limit == kNoLimit) return kNoLimit;
+  if (used == kNoLimit) return limit;
+  return limit > used ? limit - used : 0;
+}
+
+std::uint64_t cgroup_bytes(const std::string& root) {
+  std::uint64_t least = kNoLimit;
+  std::ifstream file(root + "/proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    std::size_t first = line.find(':');
+    std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    if (path == "/") path.clear();
+    if (controllers.empty()) {
+      std::string folder = cat(root, "/sys/fs/cgroup", path);
+      least = std::min(least, left_of(read_number(folder + "/memory.max"),
+                                      read_number(folder + "/memory.current")));
+    } else if (controllers == "memory") {
+      std::string folder = cat(root, "/sys/fs/cgroup/memory", path);
+      least = std::min(least, left_of(read_number(folder + "/memory.limit_in_bytes"),
+                                      read_number(folder + "/memory.usage_in_bytes")));
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+std::uint64_t default_host_budget(const std::string& root) {
+  return std::min(available_bytes(root), cgroup_bytes(root)) / 5 * 4;
+}
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,415 @@
+#include "nodemgr/leases.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "nodemgr/clock.h"
+#include "nodemgr/ids.h"
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr wire::Epoch kNoEpoch{};
+
+std::chrono::nanoseconds from_wire(std::uint64_t ns) {
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 62;
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(ns, kMax)));
+}
+
+SwitchLog::Who who(const LeaseGang& gang) {
+  return {id_text(gang.job->id), static_cast<std::uint64_t>(gang.id)};
+}
+
+}  // namespace
+
+Leases::Leases(Node& node) : node_(node), switches_(*node.trace) {}
+
+LeaseGang* Leases::find(policy::GangId id) {
+  auto it = gangs_.find(static_cast<std::uint64_t>(id));
+  return it == gangs_.end() ? nullptr : &it->second;
+}
+
+LeaseGang* Leases::gang_of(const Session& session) { return find(policy::GangId{session.gang}); }
+
+LeaseGang& Leases::create(Job& job) {
+  std::uint64_t id = node_.next_key++;
+  LeaseGang& gang = gangs_[id];
+  gang.id = policy::GangId{id};
+  gang.job = &job;
+  return gang;
+}
+
+void Leases::describe(const LeaseGang& gang) {
+  policy::GangChanged event;
+  event.gang = gang.id;
+  event.job = id_text(gang.job->id);
+  event.priority = gang.job->priority;
+  event.max_wait = gang.job->max_wait;
+  event.gpus = gang.gpus;
+  each(gang, [&](Session& session) { event.exclusive |= !session.exclusive_reason.empty(); });
+  events_.push_back(std::move(event));
+}
+
+void Leases::memory_event(const LeaseGang& gang, int gpu) {
+  policy::MemoryChanged event;
+  event.gang = gang.id;
+  event.gpu = gpu;
+  each(gang, [&](Session& session) {
+    auto it = session.memory.find(gpu);
+    if (it == session.memory.end()) return;
+    std::uint64_t pageable = node_.ledger.pageable(session.id, gpu);
+    it->second.resident = std::min(it->second.resident, pageable);
+    event.pageable_bytes += static_cast<std::int64_t>(pageable);
+    event.resident_bytes += static_cast<std::int64_t>(it->second.resident);
+    event.fixed_bytes += static_cast<std::int64_t>(node_.ledger.unpageable(session.id, gpu) +
+                                                   node_.ledger.overhead(session.id, gpu));
+  });
+  events_.push_back(event);
+}
+
+void Leases::memory_changed(const Session& session, int gpu) {
+  if (const LeaseGang* gang = gang_of(session)) memory_event(*gang, gpu);
+}
+
+void Leases::gpu_changed(int gpu, bool frozen) {
+  events_.push_back(policy::GpuChanged{
+      gpu, static_cast<std::int64_t>(node_.gpus.at(gpu).usable), frozen});
+}
+
+void Leases::attach(Session& session, int gpu) {
+  std::uint64_t bit = std::uint64_t{1} << gpu;
+  LeaseGang* own = gang_of(session);
+  LeaseGang* there = nullptr;
+  for (auto& [id, gang] : gangs_) {
+    if (gang.job == session.job && (gang.gpus & bit) != 0) there = &gang;
+  }
+  if (own != nullptr && there != nullptr && own != there) {
+    merge(*there, *own);
+  } else if (own == nullptr) {
+    own = there != nullptr ? there : &create(*session.job);
+    own->sessions.insert(session.id);
+    session.gang = static_cast<std::uint64_t>(own->id);
+  }
+  LeaseGang& gang = *gang_of(session);
+  bool grew = (gang.gpus & bit) == 0;
+  gang.gpus |= bit;
+  describe(gang);
+  memory_event(gang, gpu);
+  // A lease that does not cover all GPUs is given back and asked for again, over all.
+  if (grew && gang.epoch != kNoEpoch) {
+    events_.push_back(policy::WantsChanged{gang.id, true, boot_now()});
+  }
+  joined(session);
+}
+
+void Leases::merge(LeaseGang& into, LeaseGang& from) {
+  describe(into);
+  describe(from);
+  into.gpus |= from.gpus;
+  into.attempt = 0;
+  each(from, [&](Session& session) {
+    session.gang = static_cast<std::uint64_t>(into.id);
+    into.sessions.insert(session.id);
+  });
+  if (from.epoch != kNoEpoch && into.epoch == kNoEpoch) into.epoch = from.epoch;
+  events_.push_back(policy::GangsMerged{into.id, from.id});
+  for (int gpu = 0; gpu < policy::kMaxGpus; ++gpu) {
+    if ((from.gpus >> gpu & 1) != 0) memory_event(into, gpu);
+  }
+  switches_.gone(static_cast<std::uint64_t>(from.id));
+  trace_state(from, "gone", "merged");
+  gangs_.erase(static_cast<std::uint64_t>(from.id));
+}
+
+void Leases::leave(Session& session) {
+  LeaseGang* gang = gang_of(session);
+  session.gang = 0;
+  if (gang == nullptr) return;
+  gang->sessions.erase(session.id);
+  if (gang->sessions.empty()) {
+    events_.push_back(policy::GangGone{gang->id});
+    if (gang->epoch != kNoEpoch) switches_.revoked(who(*gang), gang->gpus, boot_now());
+    switches_.gone(static_cast<std::uint64_t>(gang->id));
+    trace_state(*gang, "gone", "all processes have ended");
+    gangs_.erase(static_cast<std::uint64_t>(gang->id));
+    return;
+  }
+  for (const auto& [gpu, memory] : session.memory) memory_event(*gang, gpu);
+  std::uint64_t gpus = 0;
+  each(*gang, [&](Session& other) {
+    for (const auto& [gpu, memory] : other.memory) gpus |= std::uint64_t{1} << gpu;
+  });
+  // A lease keeps its GPUs to its end; without one the gang shrinks to what is still used.
+  if (gang->epoch == kNoEpoch) gang->gpus = gpus;
+  describe(*gang);
+  update_wants(*gang);
+  update_activity(*gang, boot_now());
+  check_drained(*gang);
+  check_loaded(*gang);
+  for (auto& [gpu, eviction] : gang->evictions) {
+    eviction.awaiting.erase(session.id);
+    check_eviction(*gang, gpu);
+  }
+}
+
+void Leases::lost(Session& session) {
+  LeaseGang* gang = gang_of(session);
+  if (gang == nullptr) return;
+  for (auto& [gpu, eviction] : gang->evictions) {
+    if (eviction.awaiting.erase(session.id) != 0) eviction.failed = true;
+    check_eviction(*gang, gpu);
+  }
+  check_drained(*gang);
+  check_loaded(*gang);
+}
+
+void Leases::joined(Session& session) {
+  LeaseGang* gang = gang_of(session);
+  if (gang == nullptr || session.client == nullptr || session.awaited) return;
+  const policy::Gang* state = state_.find(gang->id);
+  if (state == nullptr || gang->epoch == kNoEpoch || session.granted == gang->epoch) return;
+  if (state->phase == policy::Phase::kDraining || !state->holds_lease()) return;
+  bool missing = false;
+  for (const auto& [gpu, memory] : session.memory) {
+    missing |= node_.ledger.pageable(session.id, gpu) > memory.resident;
+  }
+  journal_grant(*gang);
+  send_grant(*gang, session, !missing && !gang->loading);
+}
+
+void Leases::update_wants(LeaseGang& gang) {
+  bool wants = false;
+  auto since = std::chrono::nanoseconds::max();
+  each(gang, [&](Session& session) {
+    if (!session.wants) return;
+    wants = true;
+    since = std::min(since, session.want_since);
+  });
+  events_.push_back(
+      policy::WantsChanged{gang.id, wants, wants ? since : std::chrono::nanoseconds{0}});
+}
+
+void Leases::on_want(Session& session, const wire::WantLease& want) {
+  LeaseGang* gang = gang_of(session);
+  if (gang == nullptr) return;
+  const policy::Gang* state = state_.find(gang->id);
+  bool covered = state != nullptr && state->holds_lease() && (gang->gpus & ~state->held) == 0;
+  if (covered && state->phase != policy::Phase::kDraining) {
+    joined(session);  // its gang runs already; an ask that crossed the grant is dropped here
+    return;
+  }
+  auto now = boot_now();
+  session.wants = true;
+  session.want_since = want.since_ns == 0 ? now : std::min(now, from_wire(want.since_ns));
+  switches_.busy(who(*gang), session.want_since);
+  update_wants(*gang);
+}
+
+void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
+  LeaseGang* gang = gang_of(session);
+  if (gang == nullptr || loaded.epoch != session.granted || session.loaded) return;
+  session.loaded = true;
+  for (auto& [gpu, memory] : session.memory) {
+    memory.resident = node_.ledger.pageable(session.id, gpu);
+    memory.host = 0;
+    memory_event(*gang, gpu);
+  }
+  switches_.loaded(gang->gpus, loaded);
+  gang->loaded_bytes += static_cast<std::int64_t>(std::min(loaded.moved_bytes, 1ul << 50));
+  if (gang->loading) {
+    check_loaded(*gang);
+  } else if (gang->epoch == session.granted && session.client != nullptr) {
+    session.client->send(wire::Type::kRun, 0, wire::LeaseRef{gang->epoch});  // it came later
+  }
+}
+
+void Leases::check_loaded(LeaseGang& gang) {
+  if (!gang.loading) return;
+  bool all = true;
+  each(gang, [&](Session& session) {
+    if (session.granted == gang.epoch && session.client != nullptr) all &= session.loaded;
+  });
+  if (!all) return;
+  events_.push_back(
+      policy::GangLoaded{gang.id, gang.loaded_bytes, boot_now() - gang.grant_sent});
+}
+
+void Leases::on_drained(Session& session, const wire::Drained& drained) {
+  LeaseGang* gang = gang_of(session);
+  if (gang == nullptr || drained.epoch != gang->epoch || drained.attempt != gang->attempt) return;
+  session.drained = true;
+  check_drained(*gang);
+}
+
+void Leases::on_not_drained(Session& session, const wire::NotDrained& not_drained) {
+  LeaseGang* gang = gang_of(session);
+  if (gang == nullptr || not_drained.epoch != gang->epoch) return;
+  if (not_drained.attempt != gang->attempt) return;
+  std::string obstacle = field_text(not_drained.obstacle);
+  node_.trace->add(TraceError{id_text(gang->job->id), session.id, "not_drained", obstacle});
+  events_.push_back(policy::GangNotDrained{gang->id, gang->attempt, obstacle});
+}
+
+void Leases::check_drained(LeaseGang& gang) {
+  if (gang.attempt == 0 || gang.epoch == kNoEpoch) return;
+  bool all = true;
+  std::string silent;
+  each(gang, [&](Session& session) {
+    if (session.granted != gang.epoch || session.drained) return;
+    all = false;
+    if (session.client == nullptr) silent = cat("process ", session.process.pid, " has no connection");
+  });
+  if (all) {
+    events_.push_back(policy::GangDrained{gang.id, gang.attempt});
+  } else if (!silent.empty()) {
+    events_.push_back(policy::GangNotDrained{gang.id, gang.attempt, silent});
+  }
+}
+
+void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
+  LeaseGang* gang = gang_of(session);
+  int gpu = static_cast<int>(evicted.gpu);
+  auto memory = session.memory.find(gpu);
+  if (gang == nullptr || memory == session.memory.end()) return;
+  memory->second.resident = evicted.resident_bytes;
+  memory_event(*gang, gpu);
+  switches_.evicted(evicted, boot_now());
+  auto eviction = gang->evictions.find(gpu);
+  if (eviction == gang->evictions.end() || eviction->second.awaiting.erase(session.id) == 0) return;
+  eviction->second.moved += static_cast<std::int64_t>(std::min(evicted.moved_bytes, 1ul << 50));
+  if (evicted.failed != 0) {
+    eviction->second.failed = true;
+    node_.trace->add(TraceError{id_text(gang->job->id), session.id, "evict_failed",
+                                "no host memory for some chunks"});
+  }
+  check_eviction(*gang, gpu);
+}
+
+void Leases::check_eviction(LeaseGang& gang, int gpu) {
+  LeaseGang::Eviction& eviction = gang.evictions[gpu];
+  if (!eviction.awaiting.empty() || eviction.since == std::chrono::nanoseconds{0}) return;
+  events_.push_back(policy::GangEvicted{gang.id, gpu, eviction.failed, eviction.moved,
+                                        boot_now() - eviction.since});
+  eviction = LeaseGang::Eviction{};
+}
+
+void Leases::on_activity(Session& session, const wire::Activity& activity) {
+  LeaseGang* gang = gang_of(session);
+  if (gang == nullptr || activity.count == 0) return;
+  bool last_is_busy = (activity.count % 2 == 1) == (activity.first_is_busy != 0);
+  session.busy = last_is_busy;
+  session.edge = std::min(boot_now(), from_wire(activity.at_ns[activity.count - 1]));
+  update_activity(*gang, session.edge);
+}
+
+void Leases::read_activity_pages() {
+  auto now = boot_now();
+  for (auto& [id, gang] : gangs_) {
+    const policy::Gang* state = state_.find(gang.id);
+    if (state == nullptr || state->phase != policy::Phase::kRunning) continue;
+    bool changed = false;
+    auto at = std::chrono::nanoseconds{0};
+    each(gang, [&](Session& session) {
+      const auto* page = static_cast<wire::ActivityPage*>(session.activity.data());
+      if (page == nullptr || page->magic != wire::kMagic) return;
+      auto read = [](const std::uint64_t& word) {
+        return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word))
+            .load(std::memory_order_relaxed);
+      };
+      bool busy = read(page->busy) != 0 || read(page->waiting_threads) != 0;
+      auto edge = std::clamp(from_wire(read(page->edge_ns)), state->running_since, now);
+      // Only what is old enough: right after a grant the page still tells of the time before.
+      if (busy == session.busy || now - edge < state_.config.grace) return;
+      session.busy = busy;
+      at = std::max(at, edge);
+      changed = true;
+    });
+    if (changed) update_activity(gang, at);
+  }
+}
+
+bool Leases::anyone_waits() const {
+  for (const auto& [id, gang] : state_.gangs) {
+    if (gang.phase == policy::Phase::kWaiting) return true;
+  }
+  return false;
+}
+
+void Leases::update_activity(LeaseGang& gang, std::chrono::nanoseconds at) {
+  bool busy = false;
+  each(gang, [&](Session& session) { busy |= session.busy; });
+  events_.push_back(policy::ActivityEdge{gang.id, busy, at});
+  if (busy == gang.busy) return;
+  gang.busy = busy;
+  if (busy) {
+    switches_.busy(who(gang), at);
+  } else {
+    switches_.idle(who(gang), at);
+  }
+}
+
+void Leases::on_exclusive(Session& session, const std::string& reason) {
+  session.exclusive_reason = reason.empty() ? "not named" : reason;
+  LeaseGang* gang = gang_of(session);
+  log_line(LogLevel::kInfo, "leases",
+           cat("process can't be cut pid=", session.process.pid, " reason='",
+               session.exclusive_reason, "'"));
+  if (gang != nullptr) describe(*gang);
+}
+
+void Leases::on_exiting(Session& session) {
+  session.exiting = true;
+  if (LeaseGang* gang = gang_of(session)) events_.push_back(policy::GangExiting{gang->id});
+}
+
+bool Leases::is_switching() const {
+  for (const auto& [id, gang] : state_.gangs) {
+    bool moves = gang.phase == policy::Phase::kDraining || gang.phase == policy::Phase::kLoading;
+    if (moves || gang.reserved) return true;
+  }
+  return false;
+}
+
+void Leases::adopt(std::uint64_t gpus) {
+  for (auto& [id, gang] : gangs_) {
+    if ((gang.gpus & gpus) == 0 || gang.epoch != kNoEpoch) continue;
+    wire::Epoch open{};
+    each(gang, [&](Session& session) {
+      if (session.gate_open) open = std::max(open, session.believed);
+    });
+    std::uint64_t held = open == kNoEpoch ? 0 : gang.gpus;
+    for (const auto& [gpu, info] : node_.gpus) {
+      if ((held >> gpu & 1) == 0 || state_.holder(gpu) == nullptr) continue;
+      log_line(LogLevel::kError, "leases",
+               cat("two gangs say that they hold GPU ", gpu, ": job '", gang.job->name,
+                   "' is taken as not holding it"));
+      held = 0;
+    }
+    if (held != 0) {
+      gang.epoch = open;
+      gang.busy = true;
+      events_.push_back(policy::GangAdopted{gang.id, held});
+    }
+    each(gang, [&](Session& session) {
+      if (session.believed == kNoEpoch || session.client == nullptr) return;
+      if (held != 0 && session.believed == open) {
+        session.granted = open;
+        session.busy = true;
+        if (!session.gate_open) {
+          session.client->send(wire::Type::kReopen, 0, wire::LeaseRef{open});
+        }
+      } else {
+        session.client->send(wire::Type::kRevoked, 0, wire::LeaseRef{session.believed});
+      }
+    });
+    if (held != 0) {
+      journal_grant(gang);
+      trace_state(gang, "running", "lease of the manager before");
+    }
+  }
+}
+
+}  // namespace plexrl::nodemgr

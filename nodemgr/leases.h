@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "nodemgr/node.h"
+#include "nodemgr/policy/step.h"
+#include "nodemgr/switch_log.h"
+
+namespace plexrl::nodemgr {
+
+/// Processes of one job that share a GPU, and the lease they hold together.
+struct LeaseGang {
+  policy::GangId id{};
+  Job* job = nullptr;
+  std::set<SessionKey> sessions;
+  std::uint64_t gpus = 0;
+  wire::Epoch epoch{};  ///< of the current lease; {0, 0}: none
+  std::uint64_t attempt = 0;
+  bool loading = false;
+  std::string traced_state;
+  std::chrono::nanoseconds grant_sent{0};
+  std::int64_t loaded_bytes = 0;
+  bool busy = false;
+
+  struct Eviction {
+    std::set<SessionKey> awaiting;
+    bool failed = false;
+    std::int64_t moved = 0;
+    std::chrono::nanoseconds since{0};
+  };
+  std::map<int, Eviction> evictions;  ///< by GPU
+};
+
+/// Between the messages of processes and the policy: collects what processes say into events about
+/// gangs, steps the policy, and turns its decisions into messages, journal entries and trace records.
+///
+/// Every function that changes something ends with `step()` by its caller, once for a packet.
+class Leases {
+ public:
+  explicit Leases(Node& node);
+
+  /// The process uses this GPU from now on: it joins, or unites, gangs of its job.
+  void attach(Session& session, int gpu);
+  /// The process has ended.
+  void leave(Session& session);
+  /// Its connection was lost: it can't answer, and its gate may be open.
+  void lost(Session& session);
+  /// It is back (or new): sends the lease its gang has, if any.
+  void joined(Session& session);
+  /// After a restart, when all that used the gang's GPUs have answered or died: the lease that
+  /// these processes believe to have goes on if any gate is open.
+  void adopt(std::uint64_t gpus);
+
+  void on_want(Session& session, const wire::WantLease& want);
+  void on_loaded(Session& session, const wire::Loaded& loaded);
+  void on_drained(Session& session, const wire::Drained& drained);
+  void on_not_drained(Session& session, const wire::NotDrained& not_drained);
+  void on_evicted(Session& session, const wire::Evicted& evicted);
+  void on_activity(Session& session, const wire::Activity& activity);
+  void on_exclusive(Session& session, const std::string& reason);
+  void on_exiting(Session& session);
+
+  void memory_changed(const Session& session, int gpu);
+  void gpu_changed(int gpu, bool frozen);
+  void set_config(const policy::Config& config) { state_.config = config; }
+
+  /// Lets the policy decide and carries it out; sets the loop's policy timer.
+  void step();
+
+  const policy::State& state() const { return state_; }
+  const std::map<std::uint64_t, LeaseGang>& gangs() const { return gangs_; }
+  bool is_switching() const;
+  std::uint64_t grants() const { return counter_; }
+
+ private:
+  LeaseGang* gang_of(const Session& session);
+  LeaseGang* find(policy::GangId id);
+  LeaseGang& create(Job& job);
+  void merge(LeaseGang& into, LeaseGang& from);
+  void describe(const LeaseGang& gang);
+  void memory_event(const LeaseGang& gang, int gpu);
+  void update_wants(LeaseGang& gang);
+  void update_activity(LeaseGang& gang, std::chrono::nanoseconds at);
+  /// Sees what the processes' pages say: their messages may be on the way.
+  void read_activity_pages();
+  bool anyone_waits() const;
+  void check_drained(LeaseGang& gang);
+  void check_loaded(LeaseGang& gang);
+  void check_eviction(LeaseGang& gang, int gpu);
+
+  void carry_out(const policy::Decision& decision);
+  void withdraw(LeaseGang& gang, const policy::Decision& decision);
+  void reopen(LeaseGang& gang, const policy::Decision& decision);
+  void revoke(LeaseGang& gang, const policy::Decision& decision);
+  void grant(LeaseGang& gang, const policy::Decision& decision);
+  void run(LeaseGang& gang, const policy::Decision& decision);
+  void evict(LeaseGang& gang, const policy::Decision& decision);
+  void send_grant(LeaseGang& gang, Session& session, bool run_now);
+  void trace_decision(const policy::Decision& decision);
+  void trace_state(LeaseGang& gang, const char* state, const std::string& reason);
+  void journal_grant(const LeaseGang& gang);
+
+  template <typename Visit>
+  void each(const LeaseGang& gang, Visit visit) {
+    for (SessionKey id : std::set<SessionKey>(gang.sessions)) {
+      if (Session* session = node_.find_session(id)) visit(*session);
+    }
+  }
+
+  Node& node_;
+  policy::State state_;
+  std::vector<policy::Event> events_;
+  std::map<std::uint64_t, LeaseGang> gangs_;
+  std::uint64_t counter_ = 0;  ///< of grants, in this generation
+  SwitchLog switches_;
+  bool stepping_ = false;
+};
+
+}  // namespace plexrl::nodemgr

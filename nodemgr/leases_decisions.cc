@@ -1,0 +1,240 @@
+// The policy's decisions, carried out: messages, journal entries and trace records.
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "nodemgr/clock.h"
+#include "nodemgr/fault_point.h"
+#include "nodemgr/ids.h"
+#include "nodemgr/leases.h"
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr wire::Epoch kNoEpoch{};
+constexpr int kMaxRounds = 64;  // of decisions that follow from decisions, in one step
+
+SwitchLog::Who who(const LeaseGang& gang) {
+  return {id_text(gang.job->id), static_cast<std::uint64_t>(gang.id)};
+}
+
+}  // namespace
+
+void Leases::step() {
+  if (stepping_) return;
+  stepping_ = true;
+  if (anyone_waits()) read_activity_pages();
+  policy::Instant wake_at = policy::kNever;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    std::vector<policy::Event> events = std::exchange(events_, {});
+    policy::StepResult result =
+        policy::step(state_, events, boot_now(), node_.generation << 32 ^ counter_);
+    wake_at = result.wake_at;
+    for (const policy::Decision& decision : result.decisions) carry_out(decision);
+    if (events_.empty()) break;
+  }
+  for (auto& [id, gang] : gangs_) {
+    if (const policy::Gang* state = state_.find(gang.id)) {
+      trace_state(gang, policy::phase_name(state->phase), state->wait_reason);
+    }
+  }
+  stepping_ = false;
+  if (wake_at == policy::kNever) {
+    node_.loop.cancel_timer(kPolicyTimer);
+  } else {
+    node_.loop.set_timer(kPolicyTimer, wake_at, [this] { step(); });
+  }
+}
+
+void Leases::carry_out(const policy::Decision& decision) {
+  using Kind = policy::Decision::Kind;
+  trace_decision(decision);
+  LeaseGang* gang = find(decision.gang);
+  if (gang == nullptr) return;
+  switch (decision.kind) {
+    case Kind::kWithdraw:
+      return withdraw(*gang, decision);
+    case Kind::kReopen:
+      return reopen(*gang, decision);
+    case Kind::kRevoke:
+      return revoke(*gang, decision);
+    case Kind::kEvict:
+      return evict(*gang, decision);
+    case Kind::kGrant:
+      return grant(*gang, decision);
+    case Kind::kRun:
+      return run(*gang, decision);
+    case Kind::kWait:
+      return;
+  }
+}
+
+void Leases::withdraw(LeaseGang& gang, const policy::Decision& decision) {
+  gang.attempt = decision.attempt;
+  trace_state(gang, "draining", decision.reason);
+  switches_.withdrawn(who(gang), decision, boot_now());
+  each(gang, [&](Session& session) {
+    session.drained = false;
+    if (session.granted != gang.epoch || session.client == nullptr) return;
+    session.client->send(wire::Type::kWithdraw, 0, wire::Withdraw{gang.epoch, decision.attempt});
+  });
+  fault_point("after_withdraw");
+  check_drained(gang);
+}
+
+void Leases::reopen(LeaseGang& gang, const policy::Decision& decision) {
+  log_line(LogLevel::kDebug, "leases", cat("lease goes on job='", gang.job->name, "' gang=",
+                                           static_cast<std::uint64_t>(gang.id), " reason='",
+                                           decision.reason, "'"));
+  gang.attempt = 0;
+  trace_state(gang, "running", decision.reason);
+  each(gang, [&](Session& session) {
+    session.drained = false;
+    session.wants = false;
+    if (session.client == nullptr) return;
+    if (session.granted == gang.epoch) {
+      session.client->send(wire::Type::kReopen, 0, wire::LeaseRef{gang.epoch});
+    } else {
+      joined(session);
+    }
+  });
+}
+
+void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
+  fault_point("before_revoke");
+  JournalRecord record{"revoke", {}};
+  record.fields["gen"] = cat(gang.epoch.generation);
+  record.fields["ctr"] = cat(gang.epoch.counter);
+  node_.journal_append(record, false);
+  trace_state(gang, "idle", decision.reason);
+  switches_.revoked(who(gang), decision.gpus, boot_now());
+  switches_.lent(static_cast<std::uint64_t>(gang.id));
+  wire::LeaseRef ended{gang.epoch};
+  gang.attempt = 0;
+  gang.epoch = kNoEpoch;
+  gang.loading = false;
+  each(gang, [&](Session& session) {
+    bool had = session.granted == ended.epoch;
+    session.granted = kNoEpoch;
+    session.drained = false;
+    session.busy = false;
+    // If this can't be delivered the client is dropped; a gate that has drained stays closed.
+    if (had && session.client != nullptr) session.client->send(wire::Type::kRevoked, 0, ended);
+  });
+  fault_point("after_revoke");
+}
+
+void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
+  LeaseGang::Eviction& eviction = gang.evictions[decision.gpu];
+  eviction = LeaseGang::Eviction{};
+  eviction.since = boot_now();
+  switches_.evicting(decision.gpu, decision.bytes, eviction.since);
+  std::vector<Session*> sessions;
+  each(gang, [&](Session& session) {
+    auto it = session.memory.find(decision.gpu);
+    if (it != session.memory.end() && it->second.resident > 0) sessions.push_back(&session);
+  });
+  std::sort(sessions.begin(), sessions.end(), [&](const Session* a, const Session* b) {
+    return a->memory.at(decision.gpu).resident > b->memory.at(decision.gpu).resident;
+  });
+  auto left = static_cast<std::uint64_t>(std::max<std::int64_t>(decision.bytes, 0));
+  for (Session* session : sessions) {
+    if (left == 0) break;
+    if (session->client == nullptr) continue;
+    std::uint64_t bytes = std::min(left, session->memory.at(decision.gpu).resident);
+    wire::Evict message{static_cast<std::uint32_t>(decision.gpu), 0, bytes};
+    session->client->send(wire::Type::kEvict, 0, message);
+    eviction.awaiting.insert(session->id);
+    left -= bytes;
+  }
+  fault_point("mid_evict");
+  if (left > 0) eviction.failed = true;
+  check_eviction(gang, decision.gpu);
+}
+
+void Leases::journal_grant(const LeaseGang& gang) {
+  JournalRecord record{"grant", {}};
+  record.fields["gen"] = cat(gang.epoch.generation);
+  record.fields["ctr"] = cat(gang.epoch.counter);
+  record.fields["gpus"] = cat(gang.gpus);
+  std::string sessions;
+  for (SessionKey id : gang.sessions) sessions += cat(sessions.empty() ? "" : ",", id);
+  record.fields["sessions"] = sessions;
+  node_.journal_append(record, true);
+  fault_point("after_journal_before_grant");
+}
+
+void Leases::grant(LeaseGang& gang, const policy::Decision& decision) {
+  fault_point("before_grant");
+  gang.epoch = {node_.generation, ++counter_};
+  gang.attempt = 0;
+  gang.loading = !decision.run_now;
+  gang.loaded_bytes = 0;
+  journal_grant(gang);
+  gang.grant_sent = boot_now();
+  switches_.granted(who(gang), decision, gang.grant_sent);
+  gang.busy = true;
+  if (decision.run_now) switches_.running(who(gang), decision.gpus, gang.grant_sent);
+  trace_state(gang, decision.run_now ? "running" : "loading", decision.reason);
+  each(gang, [&](Session& session) {
+    session.busy = session.wants;
+    session.wants = false;
+    send_grant(gang, session, decision.run_now);
+  });
+  fault_point("after_grant");
+  check_loaded(gang);
+}
+
+void Leases::send_grant(LeaseGang& gang, Session& session, bool run_now) {
+  session.drained = false;
+  session.loaded = run_now;
+  if (session.client == nullptr) return;
+  session.granted = gang.epoch;
+  wire::Grant message{};
+  message.epoch = gang.epoch;
+  message.gang = static_cast<std::uint64_t>(gang.id);
+  message.gpus = gang.gpus;
+  message.flags = run_now ? wire::kGrantRunNow : 0u;
+  session.client->send(wire::Type::kGrant, 0, message);
+}
+
+void Leases::run(LeaseGang& gang, const policy::Decision& decision) {
+  gang.loading = false;
+  switches_.running(who(gang), decision.gpus, boot_now());
+  trace_state(gang, "running", decision.reason);
+  each(gang, [&](Session& session) {
+    if (session.granted != gang.epoch || session.client == nullptr) return;
+    session.client->send(wire::Type::kRun, 0, wire::LeaseRef{gang.epoch});
+  });
+  fault_point("after_run");
+}
+
+void Leases::trace_decision(const policy::Decision& decision) {
+  const policy::Gang* gang = state_.find(decision.gang);
+  TraceDecision record;
+  record.kind = policy::decision_name(decision.kind);
+  record.job_id = gang == nullptr ? "" : gang->job;
+  record.gang = static_cast<std::uint64_t>(decision.gang);
+  record.gpus = decision.gpus;
+  record.reason = decision.reason;
+  record.figures = decision.figures;
+  if (decision.other != policy::kNoGang) {
+    record.figures.push_back(
+        {"other_gang", static_cast<double>(static_cast<std::uint64_t>(decision.other))});
+  }
+  if (decision.bytes != 0) {
+    record.figures.push_back({"bytes", static_cast<double>(decision.bytes)});
+  }
+  node_.trace->add(record);
+}
+
+void Leases::trace_state(LeaseGang& gang, const char* state, const std::string& reason) {
+  if (gang.traced_state == state) return;
+  gang.traced_state = state;
+  node_.trace->add(TraceLease{id_text(gang.job->id), static_cast<std::uint64_t>(gang.id), state,
+                              gang.epoch, gang.gpus, reason});
+}
+
+}  // namespace plexrl::nodemgr

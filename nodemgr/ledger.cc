@@ -1,0 +1,234 @@
+#include "nodemgr/ledger.h"
+
+#include <algorithm>
+
+#include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/values.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+/// Processes that a promise of "what is usable" leaves room for on each GPU, its own included.
+constexpr std::uint64_t kProcessesForeseen = 3;
+
+std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
+
+std::string size(std::uint64_t bytes) { return settings::format_bytes(bytes); }
+
+}  // namespace
+
+void Ledger::set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead) {
+  gpus_[gpu].usable = usable;
+  gpus_[gpu].overhead = overhead;
+}
+
+std::uint64_t Ledger::overheads(const Gpu& gpu, int index) const {
+  std::uint64_t sum = 0;
+  std::set<JobKey> present;
+  for (const auto& [session, account] : gpu.accounts) {
+    sum += account.overhead != 0 ? account.overhead : gpu.overhead;
+    present.insert(account.job);
+  }
+  // A job whose processes are still to come will have one at least.
+  for (const auto& [key, job] : jobs_) {
+    if ((job.gpus >> index & 1) != 0 && present.count(key) == 0) sum += gpu.overhead;
+  }
+  return sum;
+}
+
+std::uint64_t Ledger::unpageable_of(const Gpu& gpu, JobKey job) const {
+  std::uint64_t sum = 0;
+  for (const auto& [session, account] : gpu.accounts) {
+    if (account.job == job) sum += account.unpageable;
+  }
+  return sum;
+}
+
+std::uint64_t Ledger::host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const {
+  std::uint64_t promises = more;
+  for (const auto& [key, job] : jobs_) {
+    if ((job.gpus >> index & 1) != 0) promises += job.promised;
+  }
+  return less(promises, gpu.usable);
+}
+
+std::uint64_t Ledger::host_needed() const {
+  std::uint64_t sum = 0;
+  for (const auto& [index, gpu] : gpus_) sum += host_needed_on(gpu, index, 0);
+  return sum;
+}
+
+Admission Ledger::judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted) const {
+  Admission result;
+  std::uint64_t overhead = overheads(gpu, index) + gpu.overhead;
+  std::uint64_t fixed = 0;
+  for (const auto& [session, account] : gpu.accounts) fixed += account.unpageable;
+  std::uint64_t room = less(gpu.usable, overhead + fixed);
+  std::uint64_t usual = less(gpu.usable, kProcessesForeseen * gpu.overhead);
+  result.promised = wanted != 0 ? wanted : std::min(usual, room);
+  // Who names no figure takes what is left, unless that is a small part of a GPU.
+  result.needed = wanted != 0 ? wanted : std::max<std::uint64_t>(1, usual / 2);
+  result.available = room;
+  result.fits = result.promised >= result.needed && result.promised <= room;
+  if (wanted > less(gpu.usable, gpu.overhead)) {
+    result.text =
+        cat("GPU ", index, " has ", size(gpu.usable), " for jobs, ", size(gpu.overhead),
+            " of it for the process itself; the job asks for ", size(wanted), ": lower --memory");
+    return result;
+  }
+  if (!result.fits) {
+    result.text =
+        cat("GPU ", index, ": the job needs ", size(result.needed), ", ", size(room), " of ",
+            size(gpu.usable), " are left (", size(overhead), " for processes, ", size(fixed),
+            " that can't be paged): lower --memory or wait for a job to end");
+    return result;
+  }
+  for (const auto& [key, job] : jobs_) {
+    if ((job.gpus >> index & 1) == 0) continue;
+    std::uint64_t others = fixed - unpageable_of(gpu, key);
+    if (job.promised + overhead + others <= gpu.usable) continue;
+    result.fits = false;
+    result.needed = job.promised + overhead + others;
+    result.available = gpu.usable;
+    result.text = cat("GPU ", index, ": a job has been promised ", size(job.promised),
+                      ", with one more process ", size(result.needed), " of ", size(gpu.usable),
+                      " would be needed: start jobs with a lower --memory, or wait for one to end");
+    return result;
+  }
+  return result;
+}
+
+Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted) const {
+  Admission least;
+  least.promised = ~std::uint64_t{0};
+  std::uint64_t known = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    known |= std::uint64_t{1} << index;
+    if ((gpus >> index & 1) == 0) continue;
+    Admission here = judge_gpu(index, gpu, wanted);
+    if (!here.fits) return here;
+    if (here.promised < least.promised) least = here;
+  }
+  if ((gpus & known) == 0 || (gpus & ~known) != 0) {
+    least = Admission{};
+    least.text = "the job asks for GPUs that this node does not have";
+    return least;
+  }
+  std::uint64_t host = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    bool asked = (gpus >> index & 1) != 0;
+    host += host_needed_on(gpu, index, asked ? least.promised : 0);
+  }
+  if (host > host_budget_) {
+    least.fits = false;
+    least.needed = host;
+    least.available = host_budget_;
+    least.text =
+        cat("host memory: all promises together need ", size(host),
+            " outside HBM, the "
+            "budget is ",
+            size(host_budget_), ": raise [host] budget, lower --memory, or wait for a job to end");
+  }
+  return least;
+}
+
+void Ledger::admit(JobKey job, std::uint64_t gpus, std::uint64_t promised) {
+  jobs_[job] = {gpus, promised};
+}
+
+void Ledger::release(JobKey job) { jobs_.erase(job); }
+
+void Ledger::attach(SessionKey session, JobKey job, int gpu, std::uint64_t measured_overhead) {
+  Account& account = gpus_[gpu].accounts[session];
+  account.job = job;
+  if (measured_overhead != 0) account.overhead = measured_overhead;
+}
+
+void Ledger::detach(SessionKey session) {
+  for (auto& [index, gpu] : gpus_) gpu.accounts.erase(session);
+}
+
+bool Ledger::charge(SessionKey session, int gpu_index, std::uint64_t bytes, bool unpageable) {
+  auto gpu = gpus_.find(gpu_index);
+  if (gpu == gpus_.end()) return false;
+  auto account = gpu->second.accounts.find(session);
+  if (account == gpu->second.accounts.end()) return false;
+  JobKey job = account->second.job;
+  std::uint64_t before = used(job, gpu_index);
+  if (bytes > less(promised(job, gpu_index), before)) return false;
+  if (unpageable) {
+    std::uint64_t overhead = overheads(gpu->second, gpu_index);
+    std::uint64_t fixed = bytes;
+    for (const auto& [other, its] : gpu->second.accounts) fixed += its.unpageable;
+    for (const auto& [key, its] : jobs_) {
+      if (key == job || (its.gpus >> gpu_index & 1) == 0) continue;
+      std::uint64_t others = fixed - unpageable_of(gpu->second, key);
+      if (its.promised + overhead + others > gpu->second.usable) return false;
+    }
+    account->second.unpageable += bytes;
+  } else {
+    account->second.pageable += bytes;
+  }
+  return true;
+}
+
+void Ledger::uncharge(SessionKey session, int gpu_index, std::uint64_t bytes, bool unpageable) {
+  auto gpu = gpus_.find(gpu_index);
+  if (gpu == gpus_.end()) return;
+  auto account = gpu->second.accounts.find(session);
+  if (account == gpu->second.accounts.end()) return;
+  std::uint64_t& figure = unpageable ? account->second.unpageable : account->second.pageable;
+  figure = less(figure, bytes);
+}
+
+void Ledger::restore(SessionKey session, int gpu, std::uint64_t pageable,
+                     std::uint64_t unpageable) {
+  Account& account = gpus_[gpu].accounts[session];
+  account.pageable = pageable;
+  account.unpageable = unpageable;
+}
+
+std::uint64_t Ledger::promised(JobKey job, int gpu) const {
+  auto it = jobs_.find(job);
+  if (it == jobs_.end() || (it->second.gpus >> gpu & 1) == 0) return 0;
+  return it->second.promised;
+}
+
+std::uint64_t Ledger::used(JobKey job, int gpu) const {
+  auto it = gpus_.find(gpu);
+  if (it == gpus_.end()) return 0;
+  std::uint64_t sum = 0;
+  for (const auto& [session, account] : it->second.accounts) {
+    if (account.job == job) sum += account.pageable + account.unpageable;
+  }
+  return sum;
+}
+
+std::uint64_t Ledger::pageable(SessionKey session, int gpu) const {
+  auto it = gpus_.find(gpu);
+  if (it == gpus_.end()) return 0;
+  auto account = it->second.accounts.find(session);
+  return account == it->second.accounts.end() ? 0 : account->second.pageable;
+}
+
+std::uint64_t Ledger::unpageable(SessionKey session, int gpu) const {
+  auto it = gpus_.find(gpu);
+  if (it == gpus_.end()) return 0;
+  auto account = it->second.accounts.find(session);
+  return account == it->second.accounts.end() ? 0 : account->second.unpageable;
+}
+
+std::uint64_t Ledger::overhead(SessionKey session, int gpu) const {
+  auto it = gpus_.find(gpu);
+  if (it == gpus_.end()) return 0;
+  auto account = it->second.accounts.find(session);
+  if (account == it->second.accounts.end()) return 0;
+  return account->second.overhead != 0 ? account->second.overhead : it->second.overhead;
+}
+
+std::uint64_t Ledger::usable(int gpu) const {
+  auto it = gpus_.find(gpu);
+  return it == gpus_.end() ? 0 : it->second.usable;
+}
+
+}  // namespace plexrl::nodemgr

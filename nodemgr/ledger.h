@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+/// Promises and what has been charged against them: pure arithmetic in bytes.
+///
+/// On each GPU: the largest promise of any one job + the overheads of all processes + the
+/// unpageable bytes of the other jobs ≤ usable HBM, so that any job fits when the others are
+/// evicted. On the node: what the promises exceed HBM by ≤ host budget, so that the others can be
+/// evicted. (A gang's promise on a GPU is its job's: the processes of a job that share a GPU are
+/// one gang.)
+namespace plexrl::nodemgr {
+
+using JobKey = std::uint64_t;      ///< of the daemon, never reused
+using SessionKey = std::uint64_t;  ///< one process
+
+struct Admission {
+  bool fits = false;
+  std::uint64_t promised = 0;  ///< per GPU
+  std::uint64_t needed = 0;
+  std::uint64_t available = 0;
+  std::string text;  ///< figures and remedy, one line; when it does not fit
+};
+
+class Ledger {
+ public:
+  /// `usable`: for jobs, without reserve and what others use. `overhead`: of a process that has not
+  /// been measured.
+  void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead);
+  void set_host_budget(std::uint64_t bytes) { host_budget_ = bytes; }
+
+  /// Asks for `wanted` bytes on each GPU of the mask (0: what is left when neighbours' overheads
+  /// are set aside). Changes nothing.
+  Admission judge(std::uint64_t gpus, std::uint64_t wanted) const;
+  /// Books a promise, fitting or not (a resumed job has it already).
+  void admit(JobKey job, std::uint64_t gpus, std::uint64_t promised);
+  void release(JobKey job);
+
+  void attach(SessionKey session, JobKey job, int gpu, std::uint64_t measured_overhead);
+  void detach(SessionKey session);
+
+  /// False, and nothing charged: beyond the promise, or (unpageable bytes only) beyond what leaves
+  /// the other jobs' promises good.
+  bool charge(SessionKey session, int gpu, std::uint64_t bytes, bool unpageable);
+  /// Gives back at most what was charged.
+  void uncharge(SessionKey session, int gpu, std::uint64_t bytes, bool unpageable);
+  /// After a restart: sets what the process says it has.
+  void restore(SessionKey session, int gpu, std::uint64_t pageable, std::uint64_t unpageable);
+
+  std::uint64_t promised(JobKey job, int gpu) const;
+  std::uint64_t used(JobKey job, int gpu) const;
+  std::uint64_t pageable(SessionKey session, int gpu) const;
+  std::uint64_t unpageable(SessionKey session, int gpu) const;
+  std::uint64_t overhead(SessionKey session, int gpu) const;
+  std::uint64_t usable(int gpu) const;
+  std::uint64_t host_budget() const { return host_budget_; }
+  /// Of host memory, what the promises need when all are full.
+  std::uint64_t host_needed() const;
+
+ private:
+  struct Account {
+    JobKey job = 0;
+    std::uint64_t overhead = 0;  ///< measured; 0: not known
+    std::uint64_t pageable = 0;
+    std::uint64_t unpageable = 0;
+  };
+  struct Gpu {
+    std::uint64_t usable = 0;
+    std::uint64_t overhead = 0;
+    std::map<SessionKey, Account> accounts;
+  };
+  struct Job {
+    std::uint64_t gpus = 0;
+    std::uint64_t promised = 0;
+  };
+  std::uint64_t overheads(const Gpu& gpu, int index) const;
+  std::uint64_t unpageable_of(const Gpu& gpu, JobKey job) const;
+  std::uint64_t host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const;
+  Admission judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted) const;
+
+  std::map<int, Gpu> gpus_;
+  std::map<JobKey, Job> jobs_;
+  std::uint64_t host_budget_ = 0;
+};
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,79 @@
+#include "nodemgr/node.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+void store(std::uint64_t& word, std::uint64_t value) {
+  // Relaxed: each word stands for itself; the client reads single words.
+  std::atomic_ref<std::uint64_t>(word).store(value, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Job* Node::find_job(const wire::Id128& id) {
+  for (auto& [key, job] : jobs) {
+    if (job->id == id) return job.get();
+  }
+  return nullptr;
+}
+
+Session* Node::find_session(SessionKey id) {
+  auto it = sessions.find(id);
+  return it == sessions.end() ? nullptr : it->second.get();
+}
+
+int Node::find_gpu(const wire::GpuUuid& uuid) const {
+  for (const auto& [index, gpu] : gpus) {
+    if (gpu.info.uuid == uuid) return index;
+  }
+  return -1;
+}
+
+std::uint64_t Node::all_gpus() const {
+  std::uint64_t mask = 0;
+  for (const auto& [index, gpu] : gpus) mask |= std::uint64_t{1} << index;
+  return mask;
+}
+
+void Node::journal_append(const JournalRecord& record, bool durable) {
+  if (journal == nullptr) return;
+  absl::Status status = journal->append(record, durable);
+  if (!status.ok() && !journal_failed) {
+    log_line(LogLevel::kWarning, "journal",
+             cat(message_of(status), ": going on; after a crash jobs may have to be restarted"));
+    trace->add(TraceError{"", 0, "journal_failed", message_of(status)});
+  }
+  journal_failed = !status.ok();
+}
+
+void Node::publish(const Job& job) {
+  for (SessionKey id : job.sessions) {
+    Session* session = find_session(id);
+    if (session == nullptr || session->control.data() == nullptr) continue;
+    auto* page = static_cast<wire::ControlPage*>(session->control.data());
+    for (const auto& [index, gpu] : gpus) {
+      store(page->gpus[index].promised_bytes, ledger.promised(job.key, index));
+      store(page->gpus[index].used_bytes, ledger.used(job.key, index));
+    }
+  }
+}
+
+void Node::set_others(int index, std::uint64_t others) {
+  NodeGpu& gpu = gpus.at(index);
+  gpu.others = others;
+  std::uint64_t budget = options.gpu_memory != 0
+                             ? std::min(options.gpu_memory, gpu.info.total_bytes)
+                             : gpu.info.total_bytes;
+  std::uint64_t left = gpu.info.total_bytes - std::min(gpu.info.total_bytes, others);
+  std::uint64_t usable = std::min(budget, left);
+  gpu.usable = usable - std::min(usable, reserve_bytes);
+  ledger.set_gpu(index, gpu.usable, gpu.overhead);
+}
+
+}  // namespace plexrl::nodemgr

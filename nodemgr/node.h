@@ -1,0 +1,139 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "nodemgr/client.h"
+#include "nodemgr/event_loop.h"
+#include "nodemgr/gpu_probe.h"
+#include "nodemgr/journal.h"
+#include "nodemgr/ledger.h"
+#include "nodemgr/process_identity.h"
+#include "nodemgr/shared_page.h"
+#include "nodemgr/slabs.h"
+#include "nodemgr/trace.h"
+
+/// What the daemon knows: jobs, their processes, GPUs, and the services that everything uses. One
+/// thread. The parts that act on it are admission.h, sessions.h, leases.h, recovery.h.
+namespace plexrl::nodemgr {
+
+/// One job: what one plexrl-run started.
+struct Job {
+  JobKey key = 0;
+  wire::Id128 id{};
+  wire::Id128 secret{};
+  uid_t uid = 0;
+  std::string user, name, team;
+  int priority = 0;
+  std::uint32_t flags = 0;
+  std::uint64_t gpus = 0;  ///< mask
+  std::uint64_t wanted_bytes = 0;
+  std::uint64_t promised_bytes = 0;  ///< per GPU
+  std::chrono::nanoseconds max_wait{0};
+  double max_slowdown = 0;
+  bool admitted = false;
+  std::chrono::nanoseconds queued_since{0};
+  std::string notice;  ///< last sent while queued
+
+  Client* runner = nullptr;  ///< connection of plexrl-run, while it lasts
+  ProcessIdentity runner_process;
+  ScopedFd runner_pidfd;
+  std::set<SessionKey> sessions;
+};
+
+/// A process's memory on one GPU, as it reported it. The charged figures are the ledger's.
+struct SessionMemory {
+  std::uint64_t resident = 0, host = 0, unbacked = 0;
+  std::array<std::uint64_t, wire::kMemoryKinds> kinds{};
+};
+
+/// One CUDA process of a job.
+struct Session {
+  SessionKey id = 0;
+  Job* job = nullptr;
+  ProcessIdentity process;
+  ScopedFd pidfd;
+  std::string command;
+  Client* client = nullptr;  ///< null while the connection is lost
+  SharedPage control, activity;
+  std::map<int, SessionMemory> memory;  ///< by attached GPU
+  std::uint64_t gang = 0;               ///< 0: none yet
+  std::string exclusive_reason;         ///< "" when it can be cut
+  bool exiting = false;
+
+  // Its part in the gang's lease.
+  wire::Epoch granted{};  ///< {0, 0}: its gate is closed, as far as we know
+  bool drained = false;   ///< in the attempt under way
+  bool loaded = false;    ///< since the grant under way
+  bool wants = false;
+  std::chrono::nanoseconds want_since{0};
+  bool busy = false;
+  std::chrono::nanoseconds edge{0};
+
+  // After a restart of the manager.
+  bool awaited = false;  ///< the journal names it and it has not answered
+  std::uint32_t resume_left = 0;
+  bool gate_open = false;
+  wire::Epoch believed{};
+};
+
+struct NodeGpu {
+  GpuInfo info;
+  std::uint64_t usable = 0;   ///< for jobs: within the budget, less reserve and others' use
+  std::uint64_t others = 0;   ///< bytes used by processes that are not ours
+  std::uint64_t overhead = 0; ///< of an unmeasured process
+  std::set<std::int64_t> bypass_pids;
+};
+
+struct NodeOptions {
+  std::string node;
+  std::string state_dir;
+  std::uint64_t gpu_memory = 0;    ///< 0: all
+  std::uint64_t gpu_overhead = 0;  ///< 0: by size of the GPU
+  std::uint64_t host_budget = 0;
+  std::chrono::nanoseconds grace{}, drain_budget{};
+};
+
+struct Node {
+  NodeOptions options;
+  EventLoop loop;
+  std::map<int, NodeGpu> gpus;
+  std::uint64_t reserve_bytes = 0;  ///< that loading leaves free on each GPU
+  std::uint64_t chunk_bytes = 0;
+  bool simulated = false;
+
+  std::uint64_t generation = 1;
+  std::uint64_t next_key = 1;      ///< for jobs and gangs
+  std::uint64_t next_session = 1;  ///< unique over managers of one state folder, with the generation
+  std::map<JobKey, std::unique_ptr<Job>> jobs;
+  std::map<SessionKey, std::unique_ptr<Session>> sessions;
+
+  Ledger ledger;
+  std::unique_ptr<Slabs> slabs;
+  std::unique_ptr<Journal> journal;
+  std::unique_ptr<TraceWriter> trace;
+  bool journal_failed = false;
+
+  Job* find_job(const wire::Id128& id);
+  Session* find_session(SessionKey id);
+  int find_gpu(const wire::GpuUuid& uuid) const;  ///< −1: not of this node
+  std::uint64_t all_gpus() const;                 ///< mask
+
+  /// Appends to the journal; a failure is a warning, once, and the node goes on without.
+  void journal_append(const JournalRecord& record, bool durable);
+  /// Writes the job's figures to the control pages of all its processes.
+  void publish(const Job& job);
+  /// What others use was measured: sets `usable` and tells the ledger.
+  void set_others(int gpu, std::uint64_t others);
+};
+
+/// Timers of the loop, by number.
+enum TimerId : int { kPolicyTimer = 1, kTraceTimer, kProbeTimer, kClockTimer, kIdleTimer };
+
+}  // namespace plexrl::nodemgr

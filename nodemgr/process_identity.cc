@@ -1,0 +1,56 @@
+#include "nodemgr/process_identity.h"
+
+#include <poll.h>
+#include <pwd.h>
+#include <sys/syscall.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+
+std::optional<std::uint64_t> start_time_of(pid_t pid, const std::string& proc) {
+  std::ifstream file(cat(proc, "/", pid, "/stat"));
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  // The second field is the command in parentheses and may hold anything, also ')'.
+  std::size_t after_command = line.rfind(')');
+  if (after_command == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(after_command + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) {
+    if (!(fields >> field)) return std::nullopt;
+  }
+  std::uint64_t ticks = 0;
+  std::istringstream(field) >> ticks;
+  return ticks;
+}
+
+ScopedFd open_process(const ProcessIdentity& identity) {
+  ScopedFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0)));
+  if (!pidfd.is_open()) return pidfd;
+  // The pid can't be used again while the pidfd is open, so this check holds.
+  std::optional<std::uint64_t> ticks = start_time_of(identity.pid);
+  if (!ticks || *ticks != identity.start_time_ticks || has_ended(pidfd)) pidfd.reset();
+  return pidfd;
+}
+
+bool has_ended(const ScopedFd& pidfd) {
+  if (!pidfd.is_open()) return true;
+  pollfd poll{pidfd.get(), POLLIN, 0};
+  return ::poll(&poll, 1, 0) > 0;
+}
+
+std::string user_name(uid_t uid) {
+  char buffer[1024];
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) != 0 || found == nullptr) {
+    return cat(uid);
+  }
+  return found->pw_name;
+}
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "nodemgr/scoped_fd.h"
+
+namespace plexrl::nodemgr {
+
+/// A process is named by pid and start time, because pids are used again.
+struct ProcessIdentity {
+  pid_t pid = 0;
+  std::uint64_t start_time_ticks = 0;  ///< field 22 of /proc/PID/stat, proc(5)
+};
+
+/// Empty when there is no such process. `proc` is "/proc", or a test's copy of it.
+std::optional<std::uint64_t> start_time_of(pid_t pid, const std::string& proc = "/proc");
+
+/// Opens a pidfd if the process named still is that one; else a closed descriptor.
+/// A pidfd becomes readable when the process ends.
+ScopedFd open_process(const ProcessIdentity& identity);
+
+/// Has the process behind the pidfd ended?
+bool has_ended(const ScopedFd& pidfd);
+
+std::string user_name(uid_t uid);
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,215 @@
+#include "nodemgr/sessions.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "nodemgr/clock.h"
+#include "nodemgr/ids.h"
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr std::uint64_t kFeatures = wire::kFeatureSlabs;
+
+JournalRecord process_record(const Session& session) {
+  JournalRecord record{"process", {}};
+  record.fields["session"] = cat(session.id);
+  record.fields["job"] = id_text(session.job->id);
+  record.fields["pid"] = cat(session.process.pid);
+  record.fields["start"] = cat(session.process.start_time_ticks);
+  record.fields["command"] = session.command;
+  return record;
+}
+
+TraceSession trace_of(const Session& session, TraceSession::Event event) {
+  TraceSession record;
+  record.event = event;
+  record.job_id = id_text(session.job->id);
+  record.job_name = session.job->name;
+  record.session = session.id;
+  record.pid = session.process.pid;
+  record.gang = session.gang;
+  record.text = session.command;
+  return record;
+}
+
+}  // namespace
+
+void refuse_packet(Client& client, const Packet& packet, wire::ErrorCode code,
+                   const std::string& why) {
+  log_line(LogLevel::kWarning, "client",
+           cat("packet refused pid=", client.pid, " uid=", client.uid, " type=",
+               static_cast<int>(packet.type), ": ", why));
+  client.send_error(wire::Type::kError, packet.request, code, why);
+  client.broken = true;
+}
+
+void Sessions::hello(Client& client, const Packet& packet) {
+  wire::Hello hello{};
+  if (!packet.read(hello) || client.session != nullptr || client.job != nullptr) {
+    return refuse_packet(client, packet, wire::kErrorMalformed, "kHello has a wrong size or place");
+  }
+  auto refuse = [&](wire::ErrorCode code, const std::string& why) {
+    client.send_error(wire::Type::kRefused, packet.request, code, why);
+  };
+  if (hello.min_version > wire::kVersion || hello.version < wire::kMinVersion) {
+    return refuse(wire::kErrorVersion, cat("this manager speaks version ", wire::kVersion));
+  }
+  Job* job = node_.find_job(hello.job);
+  if (job == nullptr || !job->admitted) {
+    return refuse(wire::kErrorUnknownJob, "no such job here: start it with plexrl-run");
+  }
+  if (!equal_secrets(job->secret, hello.secret)) {
+    return refuse(wire::kErrorSecret, "the job's secret is wrong");
+  }
+  if (job->uid != client.uid) {
+    return refuse(wire::kErrorUid, cat("the job belongs to uid ", job->uid, ", this process to ",
+                                       client.uid));
+  }
+  bool again = (hello.flags & wire::kHelloResume) != 0;
+  Session* session = again ? admit_again(client, hello, *job) : admit_new(client, hello, *job);
+  if (session == nullptr) {
+    return refuse(wire::kErrorInternal, "the process can't be followed: is /proc mounted?");
+  }
+  client.session = session;
+  session->client = &client;
+  welcome(client, *session, packet.request);
+  if (again && session->memory.empty() && !session->awaited) leases_.joined(*session);
+}
+
+Session* Sessions::admit_new(Client& client, const wire::Hello& hello, Job& job) {
+  auto session = std::make_unique<Session>();
+  session->id = (node_.generation << 32) | node_.next_session++;
+  session->job = &job;
+  session->process = {client.pid, hello.start_time_ticks};
+  session->command = field_text(hello.command);
+  session->pidfd = open_process(session->process);
+  if (!session->pidfd.is_open() || !make_pages(*session)) return nullptr;
+  job.sessions.insert(session->id);
+  node_.journal_append(process_record(*session), true);
+  Session& added = *(node_.sessions[session->id] = std::move(session));
+  watch_process(added);
+  node_.trace->add(trace_of(added, TraceSession::Event::kProcessJoin));
+  log_line(LogLevel::kInfo, "sessions",
+           cat("process joins job='", job.name, "' pid=", client.pid, " command='", added.command,
+               "'"));
+  return &added;
+}
+
+Session* Sessions::admit_again(Client& client, const wire::Hello& hello, Job& job) {
+  Session* session = node_.find_session(hello.session);
+  bool same = session != nullptr && session->job == &job && session->process.pid == client.pid &&
+              session->process.start_time_ticks == hello.start_time_ticks;
+  if (!same) {
+    // Not in the journal: it is admitted as new, and says with kResumeState what it has.
+    session = admit_new(client, hello, job);
+    if (session != nullptr) session->awaited = true;
+    return session;
+  }
+  if (session->client != nullptr) {  // its old connection has not been seen to end yet
+    session->client->session = nullptr;
+    session->client->broken = true;
+  }
+  if (!make_pages(*session)) return nullptr;
+  // Awaited anew: the connection alone may have been lost, then its kResumeState confirms the lease.
+  session->awaited = true;
+  session->resume_left = 0;
+  return session;
+}
+
+bool Sessions::make_pages(Session& session) {
+  absl::StatusOr<SharedPage> control = SharedPage::written_here("plexrl-control");
+  absl::StatusOr<SharedPage> activity = SharedPage::written_there("plexrl-activity");
+  if (!control.ok() || !activity.ok()) {
+    log_line(LogLevel::kError, "sessions", message_of(control.status()));
+    return false;
+  }
+  auto* page = static_cast<wire::ControlPage*>(control->data());
+  page->magic = wire::kMagic;
+  page->version = wire::kVersion;
+  page->generation = node_.generation;
+  session.control = *std::move(control);
+  session.activity = *std::move(activity);
+  return true;
+}
+
+void Sessions::welcome(Client& client, Session& session, std::uint64_t request) {
+  node_.publish(*session.job);
+  wire::Welcome body{};
+  body.version = wire::kVersion;
+  body.features = kFeatures;
+  body.session = session.id;
+  body.generation = node_.generation;
+  body.grace_ns = static_cast<std::uint64_t>(node_.options.grace.count());
+  body.drain_budget_ns = static_cast<std::uint64_t>(node_.options.drain_budget.count());
+  body.reserve_bytes = node_.reserve_bytes;
+  body.chunk_bytes = node_.chunk_bytes;
+  int fds[] = {session.control.fd(), session.activity.fd()};
+  client.send(wire::Type::kWelcome, request, body, fds);
+}
+
+void Sessions::watch_process(Session& session) {
+  SessionKey id = session.id;
+  node_.loop.watch(session.pidfd.get(), EPOLLIN, [this, id](std::uint32_t) { ended(id); });
+}
+
+void Sessions::expect(std::unique_ptr<Session> session) {
+  session->awaited = true;
+  session->job->sessions.insert(session->id);
+  Session& added = *(node_.sessions[session->id] = std::move(session));
+  watch_process(added);
+}
+
+void Sessions::disconnected(Session& session) {
+  session.client = nullptr;
+  if (has_ended(session.pidfd)) return ended(session.id);
+  leases_.lost(session);
+  leases_.step();
+}
+
+void Sessions::ended(SessionKey id) {
+  auto it = node_.sessions.find(id);
+  if (it == node_.sessions.end()) return;
+  std::unique_ptr<Session> session = std::move(it->second);
+  Job& job = *session->job;
+  node_.loop.forget(session->pidfd.get());
+  if (session->client != nullptr) {
+    session->client->session = nullptr;
+    session->client->broken = true;
+  }
+  log_line(LogLevel::kInfo, "sessions",
+           cat("process has gone job='", job.name, "' pid=", session->process.pid));
+  node_.trace->add(trace_of(*session, TraceSession::Event::kProcessEnd));
+  JournalRecord record{"process_end", {}};
+  record.fields["session"] = cat(id);
+  node_.journal_append(record, false);
+  node_.sessions.erase(it);
+  job.sessions.erase(id);
+  node_.ledger.detach(id);
+  node_.slabs->drop_session(id);
+  leases_.leave(*session);
+  node_.publish(job);
+  process_ended_(job);
+  leases_.step();
+}
+
+void Sessions::hand_out_slabs() {
+  for (const Slabs::Ready& ready : node_.slabs->finished()) {
+    Session* session = node_.find_session(ready.session);
+    if (session == nullptr || session->client == nullptr) continue;
+    if (ready.id == 0) {
+      session->client->send_error(wire::Type::kError, ready.request, wire::kErrorNoHostMemory,
+                                  cat("no host memory for a slab of ", ready.bytes, " bytes"));
+      continue;
+    }
+    int fds[] = {ready.fd};
+    session->client->send(wire::Type::kSlab, ready.request, wire::Slab{ready.id, ready.bytes}, fds);
+  }
+}
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "nodemgr/leases.h"
+#include "nodemgr/node.h"
+
+namespace plexrl::nodemgr {
+
+/// The processes of jobs: who may join, what they use, and when they are gone.
+///
+/// Every message was copied by packet.h; here its size, its fields' ranges and its sender's right to
+/// send it are checked. What fails a check breaks the sender's connection, with kError.
+class Sessions {
+ public:
+  /// `changed` is called when a process has ended, so that admission can look again.
+  Sessions(Node& node, Leases& leases, std::function<void(Job&)> process_ended)
+      : node_(node), leases_(leases), process_ended_(std::move(process_ended)) {}
+
+  /// kHello. The client becomes the session's, or is refused.
+  void hello(Client& client, const Packet& packet);
+  /// Anything else from a process.
+  void message(Client& client, const Packet& packet);
+  /// The connection is gone; the process may live on and come back.
+  void disconnected(Session& session);
+  /// A session known from the journal: it is awaited until it comes back or its process is dead.
+  void expect(std::unique_ptr<Session> session);
+  /// Slabs that are ready go to those who asked.
+  void hand_out_slabs();
+
+ private:
+  void welcome(Client& client, Session& session, std::uint64_t request);
+  Session* admit_new(Client& client, const wire::Hello& hello, Job& job);
+  Session* admit_again(Client& client, const wire::Hello& hello, Job& job);
+  bool make_pages(Session& session);
+  void watch_process(Session& session);
+  void ended(SessionKey id);
+
+  void attach_gpu(Session& session, const Packet& packet);
+  void charge(Session& session, const Packet& packet);
+  void uncharge(Session& session, const Packet& packet);
+  void memory_report(Session& session, const Packet& packet);
+  void slab_request(Session& session, const Packet& packet);
+  void slab_return(Session& session, const Packet& packet);
+  void resume_state(Session& session, const Packet& packet);
+  void resumed(Session& session);
+  void lease_message(Session& session, const Packet& packet);
+  void attach(Session& session, int gpu, std::uint64_t overhead);
+
+  Node& node_;
+  Leases& leases_;
+  std::function<void(Job&)> process_ended_;
+};
+
+/// Refuses a packet that makes no sense: kError to its sender, whose connection then ends.
+void refuse_packet(Client& client, const Packet& packet, wire::ErrorCode code,
+                   const std::string& why);
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,189 @@
+#include "nodemgr/slabs.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <utility>
+
+namespace plexrl::nodemgr {
+namespace {
+
+/// A slab in memory, all its pages there, unable to change its size; closed when it can't be had.
+ScopedFd make_slab(std::uint64_t bytes) {
+  ScopedFd fd(::memfd_create("plexrl-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.is_open()) return fd;
+  bool made = ::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&
+              ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) == 0 &&
+              ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  if (!made) fd.reset();
+  return fd;
+}
+
+}  // namespace
+
+Slabs::Slabs(std::uint64_t budget_bytes, std::uint64_t first_id)
+    : budget_(budget_bytes), next_id_(first_id), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { populate_loop(); });
+  ::pthread_setname_np(thread_.native_handle(), "plexrl-slabs");
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Slabs::~Slabs() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Slabs::wake_loop() { ::eventfd_write(event_.get(), 1); }
+
+void Slabs::populate_loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !to_do_.empty(); });
+    if (stop_) return;
+    Work work = std::move(to_do_.front());
+    to_do_.pop_front();
+    lock.unlock();
+    work.fd = make_slab(work.bytes);
+    lock.lock();
+    done_.push_back(std::move(work));
+    wake_loop();
+  }
+}
+
+bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request) {
+  for (auto& [id, slab] : slabs_) {
+    if (slab.session != 0 || slab.job != job || slab.bytes != bytes || !slab.fd.is_open()) continue;
+    slab.session = session;
+    at_once_.push_back({id, bytes, session, request, slab.fd.get()});
+    wake_loop();
+    return true;
+  }
+  if (bytes > budget_) return false;
+  if (in_use_ > budget_ - bytes) drop_kept();
+  if (in_use_ > budget_ - bytes) return false;
+  in_use_ += bytes;
+  std::uint64_t id = next_id_++;
+  Slab& slab = slabs_[id];
+  slab.bytes = bytes;
+  slab.job = job;
+  slab.session = session;
+  {
+    std::lock_guard lock(mutex_);
+    to_do_.push_back({id, bytes, request, ScopedFd()});
+  }
+  changed_.notify_one();
+  return true;
+}
+
+std::vector<Slabs::Ready> Slabs::finished() {
+  eventfd_t ignored;
+  ::eventfd_read(event_.get(), &ignored);
+  std::vector<Ready> ready = std::exchange(at_once_, {});
+  std::vector<Work> done;
+  {
+    std::lock_guard lock(mutex_);
+    done = std::exchange(done_, {});
+  }
+  for (Work& work : done) {
+    auto it = slabs_.find(work.id);
+    if (it == slabs_.end()) {  // dropped meanwhile
+      continue;
+    }
+    Slab& slab = it->second;
+    Ready result{work.id, work.bytes, slab.session, work.request, -1};
+    if (work.fd.is_open()) {
+      slab.fd = std::move(work.fd);
+      result.fd = slab.fd.get();
+    } else {
+      result.id = 0;
+      in_use_ -= slab.bytes;
+      slabs_.erase(it);
+    }
+    ready.push_back(result);
+  }
+  return ready;
+}
+
+bool Slabs::give_back(SessionKey session, std::uint64_t id, std::uint64_t bytes) {
+  auto it = slabs_.find(id);
+  if (it == slabs_.end()) {
+    for (auto& [own_id, slab] : slabs_) {
+      if (slab.session != session || !slab.foreign || slab.bytes < bytes) continue;
+      slab.bytes -= bytes;
+      in_use_ -= bytes;
+      return true;
+    }
+    return false;
+  }
+  if (it->second.session != session || !it->second.fd.is_open()) return false;
+  it->second.session = 0;
+  return true;
+}
+
+void Slabs::drop_kept() {
+  for (auto it = slabs_.begin(); it != slabs_.end();) {
+    if (it->second.session == 0) {
+      in_use_ -= it->second.bytes;
+      it = slabs_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void Slabs::drop_session(SessionKey session) {
+  for (auto it = slabs_.begin(); it != slabs_.end();) {
+    Slab& slab = it->second;
+    if (slab.session == session && session != 0) {
+      slab.session = 0;
+      if (!slab.fd.is_open()) {  // not made yet, or of an earlier manager: nothing to keep
+        in_use_ -= slab.bytes;
+        it = slabs_.erase(it);
+        continue;
+      }
+    }
+    ++it;
+  }
+}
+
+void Slabs::drop_job(JobKey job) {
+  for (auto it = slabs_.begin(); it != slabs_.end();) {
+    if (it->second.job == job) {
+      in_use_ -= it->second.bytes;
+      it = slabs_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void Slabs::count_foreign(SessionKey session, JobKey job, std::uint64_t bytes) {
+  if (bytes == 0) return;
+  Slab& slab = slabs_[next_id_++];
+  slab.bytes = bytes;
+  slab.job = job;
+  slab.session = session;
+  slab.foreign = true;
+  in_use_ += bytes;
+}
+
+std::uint64_t Slabs::bytes_of(JobKey job) const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, slab] : slabs_) {
+    if (slab.job == job) sum += slab.bytes;
+  }
+  return sum;
+}
+
+}  // namespace plexrl::nodemgr

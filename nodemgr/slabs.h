@@ -1,0 +1,93 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "nodemgr/scoped_fd.h"
+
+namespace plexrl::nodemgr {
+
+/// Host memory for evicted chunks: sealed memfds that the manager makes, populates and counts, and
+/// that processes map. A slab that comes back is kept for the same job only and goes with it, so no
+/// bytes pass between jobs.
+///
+/// Populating (fallocate(2) on a memfd allocates and zeroes its pages) takes long, so a thread of
+/// this class does it; results are taken by `finished` when `event_fd` is readable. All functions
+/// are for the loop's thread.
+class Slabs {
+ public:
+  using JobKey = std::uint64_t;
+  using SessionKey = std::uint64_t;
+  struct Ready {
+    std::uint64_t id = 0;  ///< 0: it could not be had
+    std::uint64_t bytes = 0;
+    SessionKey session = 0;
+    std::uint64_t request = 0;  ///< as given to `ask`
+    int fd = -1;                ///< stays ours
+  };
+
+  /// Ids begin at `first_id`: those of an earlier manager must not be met again.
+  Slabs(std::uint64_t budget_bytes, std::uint64_t first_id);
+  ~Slabs();
+
+  void set_budget(std::uint64_t bytes) { budget_ = bytes; }
+  /// Asks for a slab; the answer comes from `finished`, at once for one that is kept. False, and no
+  /// answer: over the budget.
+  bool ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request);
+  int event_fd() const { return event_.get(); }
+  std::vector<Ready> finished();
+
+  /// The session does not use it any more: kept for others of the job. False: not this session's.
+  /// An id that is not known is taken for one of an earlier manager, of `bytes`.
+  bool give_back(SessionKey session, std::uint64_t id, std::uint64_t bytes);
+  /// The session has ended: its slabs are kept for the job, or with the last session, freed by
+  /// drop_job.
+  void drop_session(SessionKey session);
+  void drop_job(JobKey job);
+  /// After a restart: a process still maps slabs of the manager before.
+  void count_foreign(SessionKey session, JobKey job, std::uint64_t bytes);
+
+  std::uint64_t bytes_in_use() const { return in_use_; }
+  std::uint64_t bytes_of(JobKey job) const;
+
+ private:
+  struct Slab {
+    ScopedFd fd;  ///< closed while it is made, and for a foreign one
+    std::uint64_t bytes = 0;
+    JobKey job = 0;
+    SessionKey session = 0;  ///< 0: kept
+    bool foreign = false;    ///< made by an earlier manager
+  };
+  struct Work {
+    std::uint64_t id = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t request = 0;
+    ScopedFd fd;
+  };
+  void populate_loop();
+  void wake_loop();
+  void drop_kept();
+
+  std::uint64_t budget_;
+  std::uint64_t in_use_ = 0;
+  std::uint64_t next_id_;
+  std::map<std::uint64_t, Slab> slabs_;
+  std::vector<Ready> at_once_;
+  ScopedFd event_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Work> to_do_;
+  std::vector<Work> done_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace plexrl::nodemgr
