@@ -32,9 +32,13 @@ const std::vector<settings::Row>& rows() {
       {"policy.switch_share", Kind::kNumber, "0.5",
        "share of time that switching in gaps may take (0..1)"},
       {"policy.max_wait", Kind::kDuration, "2m", "no gang waits longer in one stretch"},
-      {"policy.hang_after", Kind::kDuration, "0",
-       "reserved for the detection of hangs"},
-      {"policy.hang_action", Kind::kText, "wait", "reserved for the detection of hangs", true, {"wait"}},
+      {"policy.hang_after", Kind::kDuration, "0", "reserved for the detection of hangs"},
+      {"policy.hang_action",
+       Kind::kText,
+       "wait",
+       "reserved for the detection of hangs",
+       true,
+       {"wait"}},
       {"policy.join_wait", Kind::kDuration, "1s", "reserved for collectives across gangs"},
       {"policy.drain_budget", Kind::kDuration, "250ms",
        "an attempt to withdraw ends after so long without progress"},
@@ -116,6 +120,10 @@ absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
   const std::vector<std::string> other_sections = {"team"};
   if (!loaded.file.empty()) {
     status = settings::apply_file(loaded.values, loaded.file, other_sections);
+    if (!status.ok()) return status;
+  }
+  if (const char* data = std::getenv("PLEXRL_DATA"); data != nullptr && data[0] != '\0') {
+    status = loaded.values.set("state_dir", data, "PLEXRL_DATA");
     if (!status.ok()) return status;
   }
   status = settings::apply_environment(loaded.values, environment);

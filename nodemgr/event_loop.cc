@@ -31,6 +31,10 @@ void EventLoop::set_timer(int id, Instant at, std::function<void()> fire) {
   timers_[id] = {at, std::move(fire)};
 }
 
+void EventLoop::set_timer_once(int id, Instant at, std::function<void()> fire) {
+  if (timers_.count(id) == 0) set_timer(id, at, std::move(fire));
+}
+
 void EventLoop::cancel_timer(int id) { timers_.erase(id); }
 
 int EventLoop::fire_timers() {

@@ -27,6 +27,8 @@ class EventLoop {
 
   /// A timer by name of the caller's choice; setting it again moves it. Fires once.
   void set_timer(int id, Instant at, std::function<void()> fire);
+  /// Sets it unless it is set already.
+  void set_timer_once(int id, Instant at, std::function<void()> fire);
   void cancel_timer(int id);
 
   /// Waits at most `longest` (negative: for ever) and serves what is ready. Returns how many

@@ -1,6 +1,5 @@
 #include "nodemgr/fault_point.h"
 
-#ifdef PLEXRL_FAULT_POINTS
 #include <signal.h>
 #include <unistd.h>
 
@@ -22,4 +21,3 @@ void fault_point(const char* name) {
 }
 
 }  // namespace plexrl::nodemgr
-#endif

@@ -7,11 +7,10 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <span>
 #include <sstream>
 
-#include "nodemgr/crc32c.h"
 #include "nodemgr/settings/cat.h"
+#include "proto/segment.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -52,8 +51,7 @@ std::string encode(const JournalRecord& record) {
   for (const auto& [name, value] : record.fields) {
     payload += cat(' ', name, '=', encode_value(value));
   }
-  std::uint32_t head[2] = {static_cast<std::uint32_t>(payload.size()),
-                           crc32c(std::as_bytes(std::span(payload)))};
+  std::uint32_t head[2] = {static_cast<std::uint32_t>(payload.size()), trace::crc32c(payload)};
   return std::string(reinterpret_cast<const char*>(head), sizeof head) + payload;
 }
 
@@ -125,7 +123,7 @@ absl::StatusOr<Journal::Contents> Journal::read(const std::string& path) {
     at += sizeof head;
     if (head[0] > kMaxRecordBytes || text->size() - at < head[0]) break;
     std::string payload = text->substr(at, head[0]);
-    if (crc32c(std::as_bytes(std::span(payload))) != head[1]) break;
+    if (trace::crc32c(payload) != head[1]) break;
     at += head[0];
     contents.records.push_back(decode(payload));
     contents.damaged = false;

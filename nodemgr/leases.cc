@@ -74,9 +74,10 @@ void Leases::memory_changed(const Session& session, int gpu) {
   if (const LeaseGang* gang = gang_of(session)) memory_event(*gang, gpu);
 }
 
-void Leases::gpu_changed(int gpu, bool frozen) {
-  events_.push_back(policy::GpuChanged{
-      gpu, static_cast<std::int64_t>(node_.gpus.at(gpu).usable), frozen});
+void Leases::gpu_changed(int gpu) {
+  bool frozen = (frozen_ >> gpu & 1) != 0;
+  events_.push_back(
+      policy::GpuChanged{gpu, static_cast<std::int64_t>(node_.gpus.at(gpu).usable), frozen});
 }
 
 void Leases::attach(Session& session, int gpu) {
@@ -198,7 +199,12 @@ void Leases::on_want(Session& session, const wire::WantLease& want) {
   const policy::Gang* state = state_.find(gang->id);
   bool covered = state != nullptr && state->holds_lease() && (gang->gpus & ~state->held) == 0;
   if (covered && state->phase != policy::Phase::kDraining) {
-    joined(session);  // its gang runs already; an ask that crossed the grant is dropped here
+    if (session.granted == gang->epoch) {
+      // With a lease and still asking: the driver refuses it memory.
+      events_.push_back(policy::LacksMemory{gang->id});
+    } else {
+      joined(session);
+    }
     return;
   }
   auto now = boot_now();
@@ -233,8 +239,7 @@ void Leases::check_loaded(LeaseGang& gang) {
     if (session.granted == gang.epoch && session.client != nullptr) all &= session.loaded;
   });
   if (!all) return;
-  events_.push_back(
-      policy::GangLoaded{gang.id, gang.loaded_bytes, boot_now() - gang.grant_sent});
+  events_.push_back(policy::GangLoaded{gang.id, gang.loaded_bytes, boot_now() - gang.grant_sent});
 }
 
 void Leases::on_drained(Session& session, const wire::Drained& drained) {
@@ -258,9 +263,12 @@ void Leases::check_drained(LeaseGang& gang) {
   bool all = true;
   std::string silent;
   each(gang, [&](Session& session) {
-    if (session.granted != gang.epoch || session.drained) return;
+    if (session.granted != gang.epoch) return;
+    // Without a connection it may have opened its gate again, whatever it said before.
+    if (session.drained && session.client != nullptr) return;
     all = false;
-    if (session.client == nullptr) silent = cat("process ", session.process.pid, " has no connection");
+    if (session.client == nullptr)
+      silent = cat("process ", session.process.pid, " has no connection");
   });
   if (all) {
     events_.push_back(policy::GangDrained{gang.id, gang.attempt});
@@ -371,6 +379,33 @@ bool Leases::is_switching() const {
     if (moves || gang.reserved) return true;
   }
   return false;
+}
+
+void Leases::resumed(Session& session) {
+  LeaseGang* gang = gang_of(session);
+  if (gang != nullptr && gang->epoch != kNoEpoch) {
+    // Only its connection was lost.
+    if (session.believed == gang->epoch) {
+      session.granted = gang->epoch;
+    } else {
+      session.granted = kNoEpoch;
+      if (!gang->loading) events_.push_back(policy::GangReturned{gang->id});
+    }
+  }
+  thaw();
+}
+
+void Leases::thaw() {
+  std::uint64_t awaited = 0;
+  for (const auto& [id, session] : node_.sessions) {
+    if (!session->awaited) continue;
+    for (const auto& [gpu, memory] : session->memory) awaited |= std::uint64_t{1} << gpu;
+  }
+  if (awaited == frozen_) return;
+  std::uint64_t thawed = frozen_ & ~awaited;
+  frozen_ = awaited;
+  for (const auto& [gpu, info] : node_.gpus) gpu_changed(gpu);
+  adopt(thawed);
 }
 
 void Leases::adopt(std::uint64_t gpus) {

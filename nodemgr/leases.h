@@ -36,8 +36,11 @@ struct LeaseGang {
   std::map<int, Eviction> evictions;  ///< by GPU
 };
 
+JournalRecord grant_record(const LeaseGang& gang);
+
 /// Between the messages of processes and the policy: collects what processes say into events about
-/// gangs, steps the policy, and turns its decisions into messages, journal entries and trace records.
+/// gangs, steps the policy, and turns its decisions into messages, journal entries and trace
+/// records.
 ///
 /// Every function that changes something ends with `step()` by its caller, once for a packet.
 class Leases {
@@ -52,9 +55,11 @@ class Leases {
   void lost(Session& session);
   /// It is back (or new): sends the lease its gang has, if any.
   void joined(Session& session);
-  /// After a restart, when all that used the gang's GPUs have answered or died: the lease that
-  /// these processes believe to have goes on if any gate is open.
-  void adopt(std::uint64_t gpus);
+  /// It has said what it has (kResumeState), after a restart or a lost connection.
+  void resumed(Session& session);
+  /// Freezes the GPUs of processes that are still awaited, and thaws the others: there the lease
+  /// that processes believe to have goes on if any of their gates is open, else it has ended.
+  void thaw();
 
   void on_want(Session& session, const wire::WantLease& want);
   void on_loaded(Session& session, const wire::Loaded& loaded);
@@ -66,7 +71,7 @@ class Leases {
   void on_exiting(Session& session);
 
   void memory_changed(const Session& session, int gpu);
-  void gpu_changed(int gpu, bool frozen);
+  void gpu_changed(int gpu);
   void set_config(const policy::Config& config) { state_.config = config; }
 
   /// Lets the policy decide and carries it out; sets the loop's policy timer.
@@ -81,6 +86,7 @@ class Leases {
   LeaseGang* gang_of(const Session& session);
   LeaseGang* find(policy::GangId id);
   LeaseGang& create(Job& job);
+  void adopt(std::uint64_t gpus);
   void merge(LeaseGang& into, LeaseGang& from);
   void describe(const LeaseGang& gang);
   void memory_event(const LeaseGang& gang, int gpu);
@@ -119,6 +125,7 @@ class Leases {
   std::uint64_t counter_ = 0;  ///< of grants, in this generation
   SwitchLog switches_;
   bool stepping_ = false;
+  std::uint64_t frozen_ = 0;  ///< GPUs
 };
 
 }  // namespace plexrl::nodemgr

@@ -85,9 +85,9 @@ void Leases::withdraw(LeaseGang& gang, const policy::Decision& decision) {
 }
 
 void Leases::reopen(LeaseGang& gang, const policy::Decision& decision) {
-  log_line(LogLevel::kDebug, "leases", cat("lease goes on job='", gang.job->name, "' gang=",
-                                           static_cast<std::uint64_t>(gang.id), " reason='",
-                                           decision.reason, "'"));
+  log_line(LogLevel::kDebug, "leases",
+           cat("lease goes on job='", gang.job->name,
+               "' gang=", static_cast<std::uint64_t>(gang.id), " reason='", decision.reason, "'"));
   gang.attempt = 0;
   trace_state(gang, "running", decision.reason);
   each(gang, [&](Session& session) {
@@ -154,7 +154,7 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
   check_eviction(gang, decision.gpu);
 }
 
-void Leases::journal_grant(const LeaseGang& gang) {
+JournalRecord grant_record(const LeaseGang& gang) {
   JournalRecord record{"grant", {}};
   record.fields["gen"] = cat(gang.epoch.generation);
   record.fields["ctr"] = cat(gang.epoch.counter);
@@ -162,7 +162,11 @@ void Leases::journal_grant(const LeaseGang& gang) {
   std::string sessions;
   for (SessionKey id : gang.sessions) sessions += cat(sessions.empty() ? "" : ",", id);
   record.fields["sessions"] = sessions;
-  node_.journal_append(record, true);
+  return record;
+}
+
+void Leases::journal_grant(const LeaseGang& gang) {
+  node_.journal_append(grant_record(gang), true);
   fault_point("after_journal_before_grant");
 }
 

@@ -85,9 +85,9 @@ struct Session {
 
 struct NodeGpu {
   GpuInfo info;
-  std::uint64_t usable = 0;   ///< for jobs: within the budget, less reserve and others' use
-  std::uint64_t others = 0;   ///< bytes used by processes that are not ours
-  std::uint64_t overhead = 0; ///< of an unmeasured process
+  std::uint64_t usable = 0;    ///< for jobs: within the budget, less reserve and others' use
+  std::uint64_t others = 0;    ///< bytes used by processes that are not ours
+  std::uint64_t overhead = 0;  ///< of an unmeasured process
   std::set<std::int64_t> bypass_pids;
 };
 
@@ -109,8 +109,9 @@ struct Node {
   bool simulated = false;
 
   std::uint64_t generation = 1;
-  std::uint64_t next_key = 1;      ///< for jobs and gangs
-  std::uint64_t next_session = 1;  ///< unique over managers of one state folder, with the generation
+  std::uint64_t next_key = 1;  ///< for jobs and gangs
+  std::uint64_t next_session =
+      1;  ///< unique over managers of one state folder, with the generation
   std::map<JobKey, std::unique_ptr<Job>> jobs;
   std::map<SessionKey, std::unique_ptr<Session>> sessions;
 

@@ -16,16 +16,6 @@ namespace {
 
 constexpr std::uint64_t kFeatures = wire::kFeatureSlabs;
 
-JournalRecord process_record(const Session& session) {
-  JournalRecord record{"process", {}};
-  record.fields["session"] = cat(session.id);
-  record.fields["job"] = id_text(session.job->id);
-  record.fields["pid"] = cat(session.process.pid);
-  record.fields["start"] = cat(session.process.start_time_ticks);
-  record.fields["command"] = session.command;
-  return record;
-}
-
 TraceSession trace_of(const Session& session, TraceSession::Event event) {
   TraceSession record;
   record.event = event;
@@ -40,11 +30,21 @@ TraceSession trace_of(const Session& session, TraceSession::Event event) {
 
 }  // namespace
 
+JournalRecord process_record(const Session& session) {
+  JournalRecord record{"process", {}};
+  record.fields["session"] = cat(session.id);
+  record.fields["job"] = id_text(session.job->id);
+  record.fields["pid"] = cat(session.process.pid);
+  record.fields["start"] = cat(session.process.start_time_ticks);
+  record.fields["command"] = session.command;
+  return record;
+}
+
 void refuse_packet(Client& client, const Packet& packet, wire::ErrorCode code,
                    const std::string& why) {
   log_line(LogLevel::kWarning, "client",
-           cat("packet refused pid=", client.pid, " uid=", client.uid, " type=",
-               static_cast<int>(packet.type), ": ", why));
+           cat("packet refused pid=", client.pid, " uid=", client.uid,
+               " type=", static_cast<int>(packet.type), ": ", why));
   client.send_error(wire::Type::kError, packet.request, code, why);
   client.broken = true;
 }
@@ -68,8 +68,8 @@ void Sessions::hello(Client& client, const Packet& packet) {
     return refuse(wire::kErrorSecret, "the job's secret is wrong");
   }
   if (job->uid != client.uid) {
-    return refuse(wire::kErrorUid, cat("the job belongs to uid ", job->uid, ", this process to ",
-                                       client.uid));
+    return refuse(wire::kErrorUid,
+                  cat("the job belongs to uid ", job->uid, ", this process to ", client.uid));
   }
   bool again = (hello.flags & wire::kHelloResume) != 0;
   Session* session = again ? admit_again(client, hello, *job) : admit_new(client, hello, *job);
@@ -79,7 +79,7 @@ void Sessions::hello(Client& client, const Packet& packet) {
   client.session = session;
   session->client = &client;
   welcome(client, *session, packet.request);
-  if (again && session->memory.empty() && !session->awaited) leases_.joined(*session);
+  leases_.thaw();
 }
 
 Session* Sessions::admit_new(Client& client, const wire::Hello& hello, Job& job) {
@@ -95,9 +95,9 @@ Session* Sessions::admit_new(Client& client, const wire::Hello& hello, Job& job)
   Session& added = *(node_.sessions[session->id] = std::move(session));
   watch_process(added);
   node_.trace->add(trace_of(added, TraceSession::Event::kProcessJoin));
-  log_line(LogLevel::kInfo, "sessions",
-           cat("process joins job='", job.name, "' pid=", client.pid, " command='", added.command,
-               "'"));
+  log_line(
+      LogLevel::kInfo, "sessions",
+      cat("process joins job='", job.name, "' pid=", client.pid, " command='", added.command, "'"));
   return &added;
 }
 
@@ -116,9 +116,12 @@ Session* Sessions::admit_again(Client& client, const wire::Hello& hello, Job& jo
     session->client->broken = true;
   }
   if (!make_pages(*session)) return nullptr;
-  // Awaited anew: the connection alone may have been lost, then its kResumeState confirms the lease.
+  // Awaited anew: the connection alone may have been lost, then its kResumeState confirms the
+  // lease.
   session->awaited = true;
   session->resume_left = 0;
+  session->believed = {};
+  session->gate_open = false;
   return session;
 }
 
@@ -193,6 +196,7 @@ void Sessions::ended(SessionKey id) {
   node_.ledger.detach(id);
   node_.slabs->drop_session(id);
   leases_.leave(*session);
+  leases_.thaw();
   node_.publish(job);
   process_ended_(job);
   leases_.step();

@@ -10,8 +10,8 @@ namespace plexrl::nodemgr {
 
 /// The processes of jobs: who may join, what they use, and when they are gone.
 ///
-/// Every message was copied by packet.h; here its size, its fields' ranges and its sender's right to
-/// send it are checked. What fails a check breaks the sender's connection, with kError.
+/// Every message was copied by packet.h; here its size, its fields' ranges and its sender's right
+/// to send it are checked. What fails a check breaks the sender's connection, with kError.
 class Sessions {
  public:
   /// `changed` is called when a process has ended, so that admission can look again.
@@ -52,6 +52,8 @@ class Sessions {
   Leases& leases_;
   std::function<void(Job&)> process_ended_;
 };
+
+JournalRecord process_record(const Session& session);
 
 /// Refuses a packet that makes no sense: kError to its sender, whose connection then ends.
 void refuse_packet(Client& client, const Packet& packet, wire::ErrorCode code,

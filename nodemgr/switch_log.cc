@@ -52,8 +52,8 @@ void SwitchLog::granted(const Who& newcomer, const policy::Decision& decision, I
 }
 
 void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded) {
-  // A process loads all its GPUs in one go and reports sums: they are told of the first GPU, so that
-  // totals over GPUs stay right.
+  // A process loads all its GPUs in one go and reports sums: they are told of the first GPU, so
+  // that totals over GPUs stay right.
   bool first = true;
   each(gpus, [&](int, Gpu& gpu) {
     if (!first) return;

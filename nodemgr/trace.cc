@@ -9,7 +9,7 @@
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/trace_segments.h"
-#include "proto/trace.pb.h"
+#include "proto/segment.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -63,13 +63,13 @@ struct TraceWriter::Buffer {
     prune_segments(options.folder, options.max_bytes, options.max_age, segments.current_path());
     trace::TraceChunk anchor;
     put_clock(*anchor.add_records());
-    return segments.append(anchor.SerializeAsString());
+    return segments.append(trace::encode_frame(anchor));
   }
 
   void write() {
     if (chunk.records_size() == 0) return;
     absl::Status status = segments.wants_new_file() ? open_segment() : absl::OkStatus();
-    if (status.ok()) status = segments.append(chunk.SerializeAsString());
+    if (status.ok()) status = segments.append(trace::encode_frame(chunk));
     if (!status.ok()) {
       lost += static_cast<std::uint64_t>(chunk.records_size());
       if (!told) log_line(LogLevel::kWarning, "trace", message_of(status) + ", losing records");

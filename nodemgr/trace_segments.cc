@@ -1,40 +1,20 @@
 #include "nodemgr/trace_segments.h"
 
 #include <fcntl.h>
-#include <zstd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <span>
 #include <tuple>
 #include <vector>
 
-#include "nodemgr/crc32c.h"
 #include "nodemgr/settings/cat.h"
 
 namespace plexrl::nodemgr {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint32_t kFrameMagic = 0x54584c50;  // "PLXT"
-constexpr int kLevel = 3;
-
-absl::StatusOr<std::string> frame_of(const std::string& chunk) {
-  std::string frame(16 + ZSTD_compressBound(chunk.size()), '\0');
-  std::size_t packed =
-      ZSTD_compress(frame.data() + 16, frame.size() - 16, chunk.data(), chunk.size(), kLevel);
-  if (ZSTD_isError(packed) != 0) return failed("trace: ", ZSTD_getErrorName(packed));
-  frame.resize(16 + packed);
-  auto payload = std::as_bytes(std::span(frame)).subspan(16);
-  std::uint32_t head[4] = {kFrameMagic, static_cast<std::uint32_t>(packed),
-                           static_cast<std::uint32_t>(chunk.size()), crc32c(payload)};
-  std::memcpy(frame.data(), head, sizeof head);
-  return frame;
-}
 
 }  // namespace
 
@@ -52,12 +32,10 @@ absl::Status TraceSegments::open_next() {
   return absl::OkStatus();
 }
 
-absl::Status TraceSegments::append(const std::string& chunk) {
-  absl::StatusOr<std::string> frame = frame_of(chunk);
-  if (!frame.ok()) return frame.status();
-  ssize_t wrote = ::write(file_.get(), frame->data(), frame->size());
-  if (wrote == static_cast<ssize_t>(frame->size())) {
-    written_ += frame->size();
+absl::Status TraceSegments::append(const std::string& frame) {
+  ssize_t wrote = ::write(file_.get(), frame.data(), frame.size());
+  if (wrote == static_cast<ssize_t>(frame.size())) {
+    written_ += frame.size();
     return absl::OkStatus();
   }
   std::string why = wrote < 0 ? std::strerror(errno) : "disk full";

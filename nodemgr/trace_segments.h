@@ -10,7 +10,7 @@
 namespace plexrl::nodemgr {
 
 /// The files of one run of a trace: `RUN/000000.plxt`, … each a sequence of frames as the head of
-/// proto/trace.proto describes them.
+/// proto/segment.h describes them.
 class TraceSegments {
  public:
   TraceSegments(std::string run_folder, std::uint64_t segment_bytes)

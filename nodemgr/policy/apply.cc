@@ -32,6 +32,7 @@ void end_lease(Gang& gang, Instant now) {
   if (gang.phase != Phase::kLoading) gang.service += now - gang.running_since;
   gang.held = 0;
   gang.lease_ended = now;
+  gang.lacks_memory = false;
   gang.failed_attempts = 0;
   gang.attempt_not_before = Instant{0};
   gang.phase = gang.wants ? Phase::kWaiting : Phase::kIdle;
@@ -110,7 +111,10 @@ struct Applier {
     Gang* gang = state.find(e.gang);
     if (gang == nullptr) return;
     GangMemory& memory = gang->memory[e.gpu];
-    if (e.resident_bytes > memory.resident) gang->load_progress = now;
+    if (e.resident_bytes > memory.resident) {
+      gang->load_progress = now;
+      gang->lacks_memory = false;
+    }
     memory.pageable = e.pageable_bytes;
     memory.fixed = e.fixed_bytes;
     memory.resident = e.resident_bytes;
@@ -148,6 +152,21 @@ struct Applier {
       gang->idle_since = std::max(at, gang->running_since);
     }
     gang->idle = !e.busy;
+  }
+
+  void operator()(const GangReturned& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr || gang->phase != Phase::kRunning) return;
+    gang->phase = Phase::kLoading;
+    gang->load_progress = now;
+    out.push_back(about(Decision::Kind::kGrant, *gang, "a process came back"));
+  }
+
+  void operator()(const LacksMemory& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr || gang->lacks_memory) return;
+    gang->lacks_memory = true;
+    gang->load_progress = now - state.config.load_patience;
   }
 
   void operator()(const GangDrained& e) {

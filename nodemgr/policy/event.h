@@ -71,6 +71,16 @@ struct ActivityEdge {
   Instant at{0};
 };
 
+/// A process of the running gang came back without its lease: one new lease for all of them.
+struct GangReturned {
+  GangId gang = kNoGang;
+};
+
+/// The driver refused a holder memory that its promise covers.
+struct LacksMemory {
+  GangId gang = kNoGang;
+};
+
 /// Every process has drained.
 struct GangDrained {
   GangId gang = kNoGang;
@@ -101,7 +111,7 @@ struct GangLoaded {
 };
 
 using Event = std::variant<GpuChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
-                           MemoryChanged, WantsChanged, GangExiting, ActivityEdge, GangDrained,
-                           GangNotDrained, GangEvicted, GangLoaded>;
+                           MemoryChanged, WantsChanged, GangExiting, GangReturned, LacksMemory,
+                           ActivityEdge, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 
 }  // namespace plexrl::nodemgr::policy

@@ -44,6 +44,7 @@ struct Gang {
   Instant idle_since{0};
   Instant lease_ended{0};  ///< least recently used first
   Instant load_progress{0};
+  bool lacks_memory = false;  ///< the driver refused what the figures allow
 
   std::uint64_t attempt = 0;  ///< number of the current or last attempt to withdraw
   Instant attempt_since{0};

@@ -13,6 +13,9 @@
 namespace plexrl::nodemgr::policy {
 namespace {
 
+/// Evicted at least when the driver refuses what the figures allow: two of the largest chunks.
+constexpr std::int64_t kLeastRelief = 64 << 20;
+
 struct Planner {
   State& state;
   Instant now;
@@ -63,7 +66,8 @@ struct Planner {
                   deadline);
         if (deadline != kNever) wake(deadline);
       }
-      if (gang.phase == Phase::kLoading && missing_in_all > 0) push_stuck_load(gang);
+      bool loads = gang.phase == Phase::kLoading && missing_in_all > 0;
+      if (loads || gang.lacks_memory) push_stuck_load(gang);
     }
   }
 
@@ -85,9 +89,11 @@ struct Planner {
       return;
     }
     for (auto& [gpu, memory] : gang.memory) {
-      if ((gang.held & gpu_bit(gpu)) == 0 || memory.missing() == 0) continue;
+      if ((gang.held & gpu_bit(gpu)) == 0) continue;
+      if (memory.missing() == 0 && !gang.lacks_memory) continue;
       if (next_victim(state, gpu, gang, now) == nullptr) continue;
-      std::int64_t beyond = std::max<std::int64_t>(0, state.free_bytes(gpu)) + memory.missing();
+      std::int64_t more = std::max(memory.missing(), kLeastRelief);
+      std::int64_t beyond = std::max<std::int64_t>(0, state.free_bytes(gpu)) + more;
       Instant deadline = kNever;
       make_room(state, gang, gpu, beyond, "load makes no progress", now, result.decisions,
                 deadline);

@@ -1,0 +1,282 @@
+#include "nodemgr/admin_answers.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "nodemgr/clock.h"
+#include "nodemgr/ids.h"
+#include "nodemgr/policy/order.h"
+#include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/nearest.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+constexpr const char* kKindNames[wire::kMemoryKinds] = {
+    "alloc",           "pool", "vmm",  "ipc",     "graph",  "managed", "array",
+    "host_registered", "rdma", "nccl", "context", "module", "other"};
+
+std::string rfc3339(std::int64_t wall_ns) {
+  time_t seconds = wall_ns / 1'000'000'000;
+  tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+double in_seconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e9; }
+
+Json gpu_list(std::uint64_t mask) {
+  Json list = Json::array();
+  for (int gpu = 0; gpu < policy::kMaxGpus; ++gpu) {
+    if ((mask >> gpu & 1) != 0) list.push_back(gpu);
+  }
+  return list;
+}
+
+Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy::Gang& state) {
+  Json pids = Json::array();
+  Json reason = nullptr;
+  for (SessionKey id : gang.sessions) {
+    auto it = context.node.sessions.find(id);
+    if (it == context.node.sessions.end()) continue;
+    pids.push_back(it->second->process.pid);
+    if (!it->second->exclusive_reason.empty()) reason = it->second->exclusive_reason;
+  }
+  Json json;
+  json["id"] = cat(static_cast<std::uint64_t>(gang.id));
+  json["state"] = policy::phase_name(state.phase);
+  json["gpus"] = gpu_list(gang.gpus);
+  json["pids"] = pids;
+  bool held = gang.epoch != wire::Epoch{};
+  json["epoch"] = held ? Json(cat(gang.epoch.generation, ".", gang.epoch.counter)) : Json(nullptr);
+  json["exclusive_reason"] = reason;
+  bool waits = state.phase == policy::Phase::kWaiting;
+  json["waits_for"] = waits && state.waits_for != policy::kNoGang
+                          ? Json(cat(static_cast<std::uint64_t>(state.waits_for)))
+                          : Json(nullptr);
+  json["wait_reason"] =
+      waits && !state.wait_reason.empty() ? Json(state.wait_reason) : Json(nullptr);
+  json["idle"] = state.idle;
+  return json;
+}
+
+/// The state of a job from those of its gangs: what is most alive.
+std::string job_state(const Job& job, const std::vector<policy::Phase>& phases) {
+  if (!job.admitted) return "queued";
+  using Phase = policy::Phase;
+  for (Phase phase : {Phase::kRunning, Phase::kDraining, Phase::kLoading, Phase::kWaiting}) {
+    if (std::find(phases.begin(), phases.end(), phase) != phases.end()) {
+      return policy::phase_name(phase);
+    }
+  }
+  return "idle";
+}
+
+Json job_json(const AdminContext& context, const Job& job) {
+  const Node& node = context.node;
+  auto now = boot_now();
+  Json gangs = Json::array();
+  std::vector<policy::Phase> phases;
+  std::chrono::nanoseconds waited{0};
+  std::chrono::nanoseconds served{0};
+  for (const auto& [id, gang] : context.leases.gangs()) {
+    auto state = context.leases.state().gangs.find(gang.id);
+    if (gang.job != &job || state == context.leases.state().gangs.end()) continue;
+    const policy::Gang& its = state->second;
+    gangs.push_back(gang_json(context, gang, its));
+    phases.push_back(its.phase);
+    waited += its.waited;
+    served += its.service;
+    if (its.phase == policy::Phase::kWaiting) waited += now - its.want_since;
+    if (its.phase == policy::Phase::kRunning) served += now - its.running_since;
+  }
+  std::uint64_t resident = 0;
+  std::uint64_t host = 0;
+  std::uint64_t fixed = 0;
+  for (SessionKey key : job.sessions) {
+    auto it = node.sessions.find(key);
+    if (it == node.sessions.end()) continue;
+    for (const auto& [gpu, memory] : it->second->memory) {
+      resident += memory.resident;
+      host += memory.host;
+      fixed += node.ledger.unpageable(key, gpu) + node.ledger.overhead(key, gpu);
+    }
+  }
+  Json json;
+  json["id"] = id_text(job.id);
+  json["name"] = job.name;
+  json["user"] = job.user;
+  json["team"] = job.team.empty() ? Json(nullptr) : Json(job.team);
+  json["priority"] = job.priority;
+  json["state"] = job_state(job, phases);
+  json["gangs"] = gangs;
+  json["promised_bytes"] = job.admitted ? Json(job.promised_bytes) : Json(nullptr);
+  json["hbm_bytes"] = resident + fixed;
+  json["host_bytes"] = host;
+  json["disk_bytes"] = 0;
+  json["unpageable_bytes"] = fixed;
+  json["limit_bytes"] = nullptr;
+  json["share_ratio"] = nullptr;
+  json["wait_s"] = job.admitted ? in_seconds(waited) : in_seconds(now - job.queued_since);
+  json["slowdown_ratio"] = served.count() > 0
+                               ? Json(static_cast<double>((waited + served).count()) /
+                                      static_cast<double>(served.count()))
+                               : Json(nullptr);
+  json["gap_cause"] = nullptr;
+  json["next_wake_s"] = nullptr;
+  json["queued_reason"] = job.notice.empty() ? Json(nullptr) : Json(job.notice);
+  return json;
+}
+
+Json jobs_json(const AdminContext& context) {
+  Json jobs = Json::array();
+  for (const auto& [key, job] : context.node.jobs) jobs.push_back(job_json(context, *job));
+  return jobs;
+}
+
+Json gpus_json(const AdminContext& context) {
+  Json gpus = Json::array();
+  const policy::State& state = context.leases.state();
+  for (const auto& [index, gpu] : context.node.gpus) {
+    Json holder = nullptr;
+    Json queue = Json::array();
+    std::uint64_t ours = 0;
+    for (const auto& [id, gang] : state.gangs) {
+      auto memory = gang.memory.find(index);
+      if (memory != gang.memory.end()) {
+        ours += static_cast<std::uint64_t>(memory->second.resident + memory->second.fixed);
+      }
+      bool here = (gang.held & policy::gpu_bit(index)) != 0;
+      Json entry = {{"gang", cat(static_cast<std::uint64_t>(id))}, {"job", gang.job}};
+      if (gang.holds_lease() && here) holder = entry;
+      if (gang.phase == policy::Phase::kWaiting && (gang.gpus & policy::gpu_bit(index)) != 0) {
+        queue.push_back(entry);
+      }
+    }
+    Json json;
+    json["uuid"] = gpu.info.uuid_text;
+    json["index"] = index;
+    json["name"] = gpu.info.name;
+    json["total_bytes"] = gpu.info.total_bytes;
+    json["budget_bytes"] = gpu.usable;
+    json["used_by_plexrl_bytes"] = ours;
+    json["used_by_others_bytes"] = gpu.others;
+    json["holder"] = holder;
+    json["queue"] = queue;
+    json["duty_ratio"] = nullptr;
+    json["out_bytes_s"] = nullptr;
+    json["in_bytes_s"] = nullptr;
+    json["bypass_pids"] = gpu.bypass_pids;
+    gpus.push_back(json);
+  }
+  return gpus;
+}
+
+void add_memory_rows(Json& rows, const Node& node, const Session& session, int gpu,
+                     const SessionMemory& memory) {
+  auto add = [&](const char* kind, std::uint64_t bytes, const char* tier, const char* pageable,
+                 Json reason) {
+    if (bytes == 0) return;
+    rows.push_back({{"job", id_text(session.job->id)},
+                    {"pid", session.process.pid},
+                    {"gpu", gpu},
+                    {"kind", kind},
+                    {"bytes", bytes},
+                    {"tier", tier},
+                    {"pageable", pageable},
+                    {"reason", std::move(reason)}});
+  };
+  add("alloc", memory.resident, "hbm", "yes", nullptr);
+  add("alloc", memory.host, "host", "yes", nullptr);
+  add("alloc", memory.unbacked, "unbacked", "yes", nullptr);
+  for (int kind = 1; kind < wire::kMemoryKinds; ++kind) {
+    add(kKindNames[kind], memory.kinds[static_cast<std::size_t>(kind)], "hbm", "no",
+        "the driver owns this kind of memory");
+  }
+  if (memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kContext)] == 0) {
+    add("context", node.ledger.overhead(session.id, gpu), "hbm", "no",
+        "set aside for the process's context and modules");
+  }
+}
+
+Json memory_json(const AdminContext& context) {
+  Json rows = Json::array();
+  for (const auto& [id, session] : context.node.sessions) {
+    for (const auto& [gpu, memory] : session->memory) {
+      add_memory_rows(rows, context.node, *session, gpu, memory);
+    }
+  }
+  return rows;
+}
+
+Json manager_json(const AdminContext& context) {
+  const Node& node = context.node;
+  auto uptime = boot_now() - context.started;
+  Json json;
+  json["pid"] = ::getpid();
+  json["generation"] = node.generation;
+  json["socket"] = context.socket;
+  json["started"] = rfc3339(wall_now_ns() - uptime.count());
+  json["started_mono_ns"] = context.started.count();
+  json["uptime_s"] = in_seconds(uptime);
+  json["trace"] = node.trace->run_folder();
+  json["trace_lost_records"] = node.trace->lost_records();
+  json["journal_ok"] = !node.journal_failed;
+  json["host_budget_bytes"] = node.ledger.host_budget();
+  json["host_promised_bytes"] = node.ledger.host_needed();
+  json["host_used_bytes"] = node.slabs->bytes_in_use();
+  json["grants"] = context.leases.grants();
+  return json;
+}
+
+Json head(const AdminContext& context) {
+  Json json;
+  json["schema"] = kSchema;
+  json["simulated"] = context.node.simulated;
+  json["node"] = context.node.options.node;
+  return json;
+}
+
+std::string error_line(const AdminContext& context, const std::string& text) {
+  Json json = head(context);
+  json["error"] = text;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string admin_answer(const AdminContext& context, const std::string& request) {
+  Json parsed = Json::parse(request, nullptr, false);
+  auto verb_field = parsed.is_object() ? parsed.find("verb") : parsed.end();
+  if (!parsed.is_object() || verb_field == parsed.end() || !verb_field->is_string()) {
+    return error_line(context, "a request is one line such as {\"verb\":\"jobs\"}");
+  }
+  std::string verb = verb_field->get<std::string>();
+  Json json = head(context);
+  if (verb == "status") {
+    json["manager"] = manager_json(context);
+    json["gpus"] = gpus_json(context);
+    json["jobs"] = jobs_json(context);
+  } else if (verb == "jobs") {
+    json["jobs"] = jobs_json(context);
+  } else if (verb == "gpus") {
+    json["gpus"] = gpus_json(context);
+  } else if (verb == "memory") {
+    json["memory"] = memory_json(context);
+  } else {
+    const std::vector<std::string> verbs = {"status", "jobs", "gpus", "memory", "reload"};
+    std::string nearest = settings::nearest_name(verb, verbs);
+    return error_line(context, cat("unknown verb '", verb, "'",
+                                   nearest.empty() ? "" : cat(", did you mean '", nearest, "'?")));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "nodemgr/leases.h"
+#include "nodemgr/node.h"
+
+namespace plexrl::nodemgr {
+
+/// What the administration socket answers with, beside the node itself.
+struct AdminContext {
+  const Node& node;
+  const Leases& leases;
+  std::string socket;
+  std::chrono::nanoseconds started{0};
+};
+
+/// One JSON object on one line for a request such as {"verb":"jobs"}: docs/contract.md's `--json`
+/// payloads. What is wrong with a request is said in {"error": …}. Verbs: status jobs gpus memory.
+std::string admin_answer(const AdminContext& context, const std::string& request);
+
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,309 @@
+#include "nodemgr/jobs.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+#include "nodemgr/clock.h"
+#include "nodemgr/ids.h"
+#include "nodemgr/log.h"
+#include "nodemgr/sessions.h"
+#include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/values.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr std::uint64_t kMaxPromise = std::uint64_t{1} << 48;
+constexpr std::uint64_t kMaxWaitNs = std::uint64_t{1} << 60;
+
+TraceSession trace_of(const Job& job, TraceSession::Event event, const std::string& text) {
+  TraceSession record;
+  record.event = event;
+  record.job_id = id_text(job.id);
+  record.job_name = job.name;
+  record.team = job.team;
+  record.user = job.user;
+  record.priority = job.priority;
+  record.pid = job.runner_process.pid;
+  record.promised_bytes = job.promised_bytes;
+  record.text = text;
+  return record;
+}
+
+wire::JobNotice notice_of(const Admission& admission) {
+  wire::JobNotice notice{};
+  notice.needed_bytes = admission.needed;
+  notice.available_bytes = admission.available;
+  set_field(notice.text, admission.text);
+  return notice;
+}
+
+}  // namespace
+
+bool Jobs::fill(Job& job, const wire::JobSubmit& submit, std::string& why) {
+  if (submit.priority < 0 || submit.priority > 100) {
+    why = cat("priority ", submit.priority, " is not in 0..100");
+  } else if (submit.memory_bytes > kMaxPromise) {
+    why = cat("memory of ", submit.memory_bytes, " bytes is more than any GPU has");
+  } else if (!std::isfinite(submit.max_slowdown) || submit.max_slowdown < 0) {
+    why = "max_slowdown is not a number of 0 or more";
+  } else if (submit.max_wait_ns > kMaxWaitNs) {
+    why = "max_wait is longer than this manager can count";
+  } else {
+    job.name = field_text(submit.name);
+    job.team = field_text(submit.team);
+    job.priority = submit.priority;
+    job.flags = submit.flags;
+    job.wanted_bytes = submit.memory_bytes;
+    job.max_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(submit.max_wait_ns));
+    job.max_slowdown = submit.max_slowdown;
+    job.gpus = submit.gpus == 0 ? node_.all_gpus() : submit.gpus;
+    if (job.name.empty()) job.name = "job";
+    return true;
+  }
+  return false;
+}
+
+void Jobs::submit(Client& client, const Packet& packet) {
+  wire::JobSubmit body{};
+  auto job = std::make_unique<Job>();
+  std::string why = "kJobSubmit has a wrong size or place";
+  bool good = packet.read(body) && client.job == nullptr && client.session == nullptr;
+  if (!good || !fill(*job, body, why)) {
+    return refuse_packet(client, packet, wire::kErrorMalformed, why);
+  }
+  job->key = node_.next_key++;
+  job->id = random_id();
+  job->secret = random_id();
+  job->uid = client.uid;
+  job->user = user_name(client.uid);
+  job->queued_since = boot_now();
+  job->runner = &client;
+  job->runner_process = {client.pid, start_time_of(client.pid).value_or(0)};
+  job->runner_pidfd = open_process(job->runner_process);
+  Job& added = *(node_.jobs[job->key] = std::move(job));
+  client.job = &added;
+  watch_runner(added);
+  try_admit(added, packet.request);
+}
+
+void Jobs::try_admit(Job& job, std::uint64_t request) {
+  Admission admission = node_.ledger.judge(job.gpus, job.wanted_bytes);
+  if (admission.fits) {
+    job.promised_bytes = admission.promised;
+    node_.ledger.admit(job.key, job.gpus, job.promised_bytes);
+    return admitted(job, request);
+  }
+  bool refuse = (job.flags & wire::kJobNoWait) != 0;
+  if (!refuse && job.notice == admission.text) return;
+  bool first = job.notice.empty();
+  job.notice = admission.text;
+  if (job.runner != nullptr) {
+    job.runner->send(refuse ? wire::Type::kJobRefused : wire::Type::kJobQueued, request,
+                     notice_of(admission));
+  }
+  TraceDecision decision;
+  decision.kind = refuse ? "refuse" : "wait";
+  decision.job_id = id_text(job.id);
+  decision.gpus = job.gpus;
+  decision.reason = admission.text;
+  decision.figures = {{"needed_bytes", static_cast<double>(admission.needed)},
+                      {"available_bytes", static_cast<double>(admission.available)}};
+  node_.trace->add(decision);
+  log_line(LogLevel::kInfo, "jobs",
+           cat(refuse ? "refused" : "queued", " job='", job.name, "' user='", job.user,
+               "': ", admission.text));
+  if (refuse) {
+    if (job.runner != nullptr) job.runner->job = nullptr;
+    job.runner = nullptr;
+    end_if_gone(job);
+  } else if (first) {
+    node_.trace->add(trace_of(job, TraceSession::Event::kJobQueued, admission.text));
+  }
+}
+
+void Jobs::admitted(Job& job, std::uint64_t request) {
+  job.admitted = true;
+  job.notice.clear();
+  node_.journal_append(job_record(job), true);
+  node_.trace->add(trace_of(job, TraceSession::Event::kJobAdmitted, ""));
+  TraceDecision decision;
+  decision.kind = "admit";
+  decision.job_id = id_text(job.id);
+  decision.gpus = job.gpus;
+  decision.reason = "promise fits";
+  decision.figures = {{"promised_bytes", static_cast<double>(job.promised_bytes)},
+                      {"host_needed_bytes", static_cast<double>(node_.ledger.host_needed())}};
+  node_.trace->add(decision);
+  log_line(LogLevel::kInfo, "jobs",
+           cat("admitted job='", job.name, "' id=", id_text(job.id), " user='", job.user,
+               "' promised=", settings::format_bytes(job.promised_bytes)));
+  if (job.runner == nullptr) return;
+  wire::JobAdmitted body{};
+  body.job = job.id;
+  body.secret = job.secret;
+  body.promised_bytes = job.promised_bytes;
+  body.generation = node_.generation;
+  body.simulated = node_.simulated ? 1 : 0;
+  job.runner->send(wire::Type::kJobAdmitted, request, body);
+}
+
+void Jobs::resume(Client& client, const Packet& packet) {
+  wire::JobResume body{};
+  if (!packet.read(body) || client.job != nullptr || client.session != nullptr) {
+    return refuse_packet(client, packet, wire::kErrorMalformed,
+                         "kJobResume has a wrong size or place");
+  }
+  Job* job = node_.find_job(body.job);
+  if (job != nullptr && (job->uid != client.uid || !equal_secrets(job->secret, body.secret))) {
+    return refuse_packet(client, packet, wire::kErrorSecret, "the job belongs to somebody else");
+  }
+  if (job == nullptr) {
+    // The journal was lost: who knows the secret of a job that nobody else has may go on with it.
+    auto made = std::make_unique<Job>();
+    std::string why;
+    if (!fill(*made, body.submit, why)) {
+      return refuse_packet(client, packet, wire::kErrorMalformed, why);
+    }
+    made->id = body.job;
+    made->secret = body.secret;
+    made->uid = client.uid;
+    Admission admission = node_.ledger.judge(made->gpus, made->wanted_bytes);
+    made->promised_bytes = admission.promised;
+    made->admitted = true;
+    node_.journal_append(job_record(*made), true);
+    job = made.get();
+    restore(std::move(made));
+  }
+  if (job->runner != nullptr) {
+    job->runner->job = nullptr;
+    job->runner->broken = true;
+  }
+  client.job = job;
+  job->runner = &client;
+  if (job->runner_pidfd.is_open()) node_.loop.forget(job->runner_pidfd.get());
+  job->runner_process = {client.pid, start_time_of(client.pid).value_or(0)};
+  job->runner_pidfd = open_process(job->runner_process);
+  watch_runner(*job);
+  admitted(*job, packet.request);
+}
+
+void Jobs::restore(std::unique_ptr<Job> job) {
+  job->key = node_.next_key++;
+  job->user = user_name(job->uid);
+  node_.ledger.admit(job->key, job->gpus, job->promised_bytes);
+  Job& added = *(node_.jobs[job->key] = std::move(job));
+  if (added.runner_process.pid != 0) {
+    added.runner_pidfd = open_process(added.runner_process);
+    watch_runner(added);
+  }
+}
+
+void Jobs::watch_runner(Job& job) {
+  if (!job.runner_pidfd.is_open()) return;
+  JobKey key = job.key;
+  node_.loop.watch(job.runner_pidfd.get(), EPOLLIN, [this, key](std::uint32_t) {
+    auto it = node_.jobs.find(key);
+    if (it == node_.jobs.end()) return;
+    Job& ended = *it->second;
+    node_.loop.forget(ended.runner_pidfd.get());
+    ended.runner_pidfd.reset();
+    if (ended.runner != nullptr) {
+      ended.runner->job = nullptr;
+      ended.runner->broken = true;
+      ended.runner = nullptr;
+    }
+    end_if_gone(ended);
+  });
+}
+
+void Jobs::runner_disconnected(Job& job) {
+  job.runner = nullptr;
+  // A queued job has nothing but its connection. An admitted one is only over when plexrl-run is:
+  // a connection that broke is made again.
+  if (!job.admitted || !job.runner_pidfd.is_open() || has_ended(job.runner_pidfd)) {
+    if (job.runner_pidfd.is_open()) node_.loop.forget(job.runner_pidfd.get());
+    job.runner_pidfd.reset();
+  }
+  end_if_gone(job);
+}
+
+void Jobs::end_if_gone(Job& job) {
+  if (job.runner != nullptr || job.runner_pidfd.is_open() || !job.sessions.empty()) {
+    // A refused job's plexrl-run lives on without us.
+    bool refused = !job.admitted && job.runner == nullptr;
+    if (!refused) return;
+  }
+  if (job.runner_pidfd.is_open()) node_.loop.forget(job.runner_pidfd.get());
+  log_line(LogLevel::kInfo, "jobs", cat("ended job='", job.name, "' id=", id_text(job.id)));
+  if (job.admitted) {
+    node_.trace->add(trace_of(job, TraceSession::Event::kJobEnd, ""));
+    JournalRecord record{"job_end", {}};
+    record.fields["id"] = id_text(job.id);
+    node_.journal_append(record, false);
+  }
+  JobKey key = job.key;
+  node_.ledger.release(key);
+  node_.slabs->drop_job(key);
+  node_.jobs.erase(key);
+  admit_waiting();
+  if (node_.jobs.empty()) idle_();
+}
+
+void Jobs::admit_waiting() {
+  std::vector<Job*> waiting;
+  for (auto& [key, job] : node_.jobs) {
+    if (!job->admitted) waiting.push_back(job.get());
+  }
+  std::sort(waiting.begin(), waiting.end(), [](const Job* a, const Job* b) {
+    return std::tuple(-a->priority, a->queued_since) < std::tuple(-b->priority, b->queued_since);
+  });
+  for (Job* job : waiting) try_admit(*job, 0);
+}
+
+JournalRecord job_record(const Job& job) {
+  JournalRecord record{"job", {}};
+  auto& fields = record.fields;
+  fields["id"] = id_text(job.id);
+  fields["secret"] = id_text(job.secret);
+  fields["uid"] = cat(job.uid);
+  fields["name"] = job.name;
+  fields["team"] = job.team;
+  fields["priority"] = cat(job.priority);
+  fields["flags"] = cat(job.flags);
+  fields["gpus"] = cat(job.gpus);
+  fields["wanted"] = cat(job.wanted_bytes);
+  fields["promised"] = cat(job.promised_bytes);
+  fields["max_wait_ns"] = cat(job.max_wait.count());
+  fields["run_pid"] = cat(job.runner_process.pid);
+  fields["run_start"] = cat(job.runner_process.start_time_ticks);
+  return record;
+}
+
+std::unique_ptr<Job> job_from(const JournalRecord& record) {
+  auto job = std::make_unique<Job>();
+  std::optional<wire::Id128> id = parse_id(record["id"]);
+  std::optional<wire::Id128> secret = parse_id(record["secret"]);
+  if (!id || !secret) return nullptr;
+  job->id = *id;
+  job->secret = *secret;
+  job->uid = static_cast<uid_t>(record.number("uid"));
+  job->name = record["name"];
+  job->team = record["team"];
+  job->priority = static_cast<int>(record.number("priority"));
+  job->flags = static_cast<std::uint32_t>(record.number("flags"));
+  job->gpus = record.number("gpus");
+  job->wanted_bytes = record.number("wanted");
+  job->promised_bytes = record.number("promised");
+  job->max_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(record.number("max_wait_ns")));
+  job->runner_process.pid = static_cast<pid_t>(record.number("run_pid"));
+  job->runner_process.start_time_ticks = record.number("run_start");
+  job->admitted = true;
+  return job;
+}
+
+}  // namespace plexrl::nodemgr

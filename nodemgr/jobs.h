@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "nodemgr/node.h"
+
+namespace plexrl::nodemgr {
+
+/// Jobs: admitted when their promise fits the tiers, queued with figures and a remedy when it does
+/// not (or refused at once with kJobNoWait), ended when plexrl-run and every process have gone.
+class Jobs {
+ public:
+  /// `idle` is called whenever the last job has gone.
+  Jobs(Node& node, std::function<void()> idle) : node_(node), idle_(std::move(idle)) {}
+
+  void submit(Client& client, const Packet& packet);
+  /// plexrl-run of a job that an earlier manager admitted.
+  void resume(Client& client, const Packet& packet);
+  void runner_disconnected(Job& job);
+  void process_ended(Job& job) { end_if_gone(job); }
+  /// From the journal: admitted, without a connection yet.
+  void restore(std::unique_ptr<Job> job);
+  /// Looks at the queue again; figures may have changed.
+  void admit_waiting();
+
+ private:
+  bool fill(Job& job, const wire::JobSubmit& submit, std::string& why);
+  void try_admit(Job& job, std::uint64_t request);
+  void admitted(Job& job, std::uint64_t request);
+  void end_if_gone(Job& job);
+  void watch_runner(Job& job);
+
+  Node& node_;
+  std::function<void()> idle_;
+};
+
+/// What the journal keeps of a job, and a job made from it (null when a field makes no sense).
+JournalRecord job_record(const Job& job);
+std::unique_ptr<Job> job_from(const JournalRecord& record);
+
+}  // namespace plexrl::nodemgr

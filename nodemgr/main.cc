@@ -1,0 +1,124 @@
+// plexrl-nodemgr: shares this node's GPUs between jobs.
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+#include "nodemgr/daemon_settings.h"
+#include "nodemgr/gpu_probe.h"
+#include "nodemgr/log.h"
+#include "nodemgr/manager.h"
+#include "nodemgr/settings/cat.h"
+
+extern char** environ;
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+int say_usage(const absl::Status& status) {
+  std::fprintf(stderr, "plexrl-nodemgr: %s\n", message_of(status).c_str());
+  return kUsage;
+}
+
+void print_help() {
+  std::printf(
+      "plexrl-nodemgr: shares this node's GPUs between jobs that plexrl-run starts\n\n"
+      "usage: plexrl-nodemgr [options]\n"
+      "example: plexrl-nodemgr --host-budget 64GiB --trace-max-age 7d\n\n"
+      "Each option is also an environment variable (PLEXRL_HOST_BUDGET) and, where it has a\n"
+      "section, a key in nodemgr.toml ([host] budget). Option > environment > file > default.\n\n"
+      "%s  --help, --version\n",
+      settings::describe_flags(daemon_table()).c_str());
+}
+
+void say_ready(const settings::Values& values) {
+  const std::string& text = values.text("ready_fd");
+  int fd = -1;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
+  if (text.empty() || error != std::errc{} || fd < 0) return;
+  constexpr char kReady[] = "ready\n";
+  if (::write(fd, kReady, sizeof kReady - 1) < 0) {
+    log_line(LogLevel::kWarning, "main", "nobody takes the ready signal, going on");
+  }
+  ::close(fd);
+}
+
+/// A bad file changes nothing.
+void reload(Manager& manager, int argc, char** argv) {
+  absl::StatusOr<LoadedSettings> loaded = load_settings(argc, argv, environ);
+  if (!loaded.ok()) {
+    log_line(LogLevel::kWarning, "main",
+             cat("settings not reloaded: ", message_of(loaded.status()), ", going on as before"));
+    return;
+  }
+  manager.reload(loaded->values);
+  log_line(LogLevel::kInfo, "main", cat("settings reloaded file='", loaded->file, "'"));
+}
+
+int serve(Manager& manager, const sigset_t& signals, int argc, char** argv) {
+  ScopedFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  bool stop = false;
+  manager.loop().watch(signal_fd.get(), EPOLLIN, [&](std::uint32_t) {
+    signalfd_siginfo info{};
+    while (::read(signal_fd.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      if (info.ssi_signo == SIGHUP) {
+        reload(manager, argc, argv);
+      } else {
+        stop = true;
+      }
+    }
+  });
+  while (!stop && !manager.wants_to_end()) manager.run_once(std::chrono::nanoseconds(-1));
+  log_line(LogLevel::kInfo, "main", stop ? "stopping" : "stopping, the last job has gone");
+  return kDone;
+}
+
+int run(int argc, char** argv) {
+  absl::StatusOr<LoadedSettings> loaded = load_settings(argc, argv, environ);
+  if (!loaded.ok()) return say_usage(loaded.status());
+  if (loaded->line.help) return print_help(), kDone;
+  if (loaded->line.version) return std::printf("plexrl-nodemgr %s\n", PLEXRL_VERSION), kDone;
+  if (!loaded->line.arguments.empty()) {
+    return say_usage(invalid("unexpected argument '", loaded->line.arguments.front(), "'"));
+  }
+  if (loaded->values.is_on("check_config")) {
+    std::printf("settings are good%s%s\n", loaded->file.empty() ? "" : ", file ",
+                loaded->file.c_str());
+    return kDone;
+  }
+  set_log_level(loaded->values.text("log"));
+
+  // Before any thread begins, so that all of them leave signals to the loop.
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  absl::StatusOr<std::unique_ptr<GpuProbe>> probe = open_nvml();
+  absl::StatusOr<std::unique_ptr<Manager>> manager =
+      probe.ok() ? Manager::start(loaded->values, *std::move(probe)) : probe.status();
+  if (!manager.ok()) {
+    log_line(LogLevel::kError, "main", message_of(manager.status()));
+    return kFailed;
+  }
+  const Node& node = (*manager)->node();
+  log_line(LogLevel::kInfo, "main",
+           cat("ready socket='", (*manager)->socket_path(), "' gpus=", node.gpus.size(),
+               node.simulated ? " (simulated)" : "", " generation=", node.generation));
+  say_ready(loaded->values);
+  return serve(**manager, signals, argc, argv);
+}
+
+}  // namespace
+}  // namespace plexrl::nodemgr
+
+int main(int argc, char** argv) { return plexrl::nodemgr::run(argc, argv); }

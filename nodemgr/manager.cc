@@ -1,0 +1,347 @@
+#include "nodemgr/manager.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+
+#include "nodemgr/admin_answers.h"
+#include "nodemgr/clock.h"
+#include "nodemgr/gpu_lock.h"
+#include "nodemgr/host_memory.h"
+#include "nodemgr/ids.h"
+#include "nodemgr/listener.h"
+#include "nodemgr/log.h"
+#include "nodemgr/recovery.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kDefaultOverhead = 1536 * kMiB;
+constexpr std::uint64_t kJournalCompactBytes = 4 * kMiB;
+constexpr int kPacketsPerTurn = 64;  // of one client, so that none keeps the others waiting
+/// plexrl-run starts a manager before it connects: time to do so before idleness counts.
+constexpr auto kFirstJobWithin = 30s;
+
+std::string default_state_dir() {
+  if (::getuid() == 0) return "/var/lib/plexrl";
+  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && state[0] == '/') {
+    return cat(state, "/plexrl");
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr ? cat(home, "/.local/state/plexrl") : cat("/tmp/plexrl-", ::getuid());
+}
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+NodeOptions options_from(const settings::Values& values) {
+  NodeOptions options;
+  options.node = values.is_set("node") ? values.text("node") : host_name();
+  for (char& c : options.node) {
+    if (c == '/') c = '_';  // it becomes part of a folder's name
+  }
+  options.state_dir = values.is_set("state_dir") ? values.text("state_dir") : default_state_dir();
+  options.gpu_memory = values.bytes("gpu.memory");
+  options.gpu_overhead = values.bytes("gpu.overhead");
+  options.host_budget = values.bytes("host.budget");
+  if (options.host_budget == 0) options.host_budget = default_host_budget();
+  options.grace = values.duration("policy.grace");
+  options.drain_budget = values.duration("policy.drain_budget");
+  return options;
+}
+
+std::chrono::seconds as_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& values,
+                                                        std::unique_ptr<GpuProbe> probe) {
+  std::unique_ptr<Manager> manager(new Manager);
+  manager->started_ = boot_now();
+  manager->probe_ = std::move(probe);
+  manager->node_.options = options_from(values);
+  manager->exit_when_idle_ = values.is_on("exit_when_idle");
+  manager->socket_path_ = values.is_set("socket") ? values.text("socket") : default_socket_path();
+  absl::Status status = prepare_socket_folder(manager->socket_path_);
+  if (status.ok()) status = manager->take_gpus(values);
+  if (!status.ok()) return status;
+  manager->start_parts(values);
+  // Clients come last, when everything they may ask for is there.
+  status = manager->open_sockets();
+  if (!status.ok()) return status;
+  return manager;
+}
+
+Manager::~Manager() {
+  if (node_.trace != nullptr) {
+    TraceSession stop;
+    stop.event = TraceSession::Event::kManagerStop;
+    node_.trace->add(stop);
+    node_.trace->flush();
+  }
+  if (listener_.is_open()) {
+    ::unlink(socket_path_.c_str());
+    ::unlink(admin_path().c_str());
+  }
+}
+
+std::string Manager::admin_path() const {
+  return std::filesystem::path(socket_path_).replace_filename("admin.sock");
+}
+
+absl::Status Manager::take_gpus(const settings::Values& values) {
+  std::vector<GpuInfo> found = probe_->gpus();
+  if (found.empty()) return absl::NotFoundError("no GPU: the driver names none");
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    absl::StatusOr<ScopedFd> lock =
+        lock_gpu(found[i].uuid_text, values.text("lock_dir"), socket_path_);
+    if (!lock.ok()) return lock.status();
+    gpu_locks_.push_back(*std::move(lock));
+    NodeGpu& gpu = node_.gpus[static_cast<int>(i)];
+    gpu.info = found[i];
+    gpu.overhead = node_.options.gpu_overhead != 0
+                       ? node_.options.gpu_overhead
+                       : std::min(kDefaultOverhead, gpu.info.total_bytes / 16);
+    node_.simulated |= gpu.info.simulated;
+  }
+  size_chunks();
+  for (auto& [index, gpu] : node_.gpus) node_.set_others(index, 0);
+  return absl::OkStatus();
+}
+
+void Manager::size_chunks() {
+  std::uint64_t smallest = ~std::uint64_t{0};
+  for (const auto& [index, gpu] : node_.gpus) smallest = std::min(smallest, gpu.info.total_bytes);
+  // 32 MiB on a real GPU; a small (simulated) one still has some dozens of chunks.
+  node_.chunk_bytes =
+      std::clamp<std::uint64_t>(smallest / 64 / (2 * kMiB) * (2 * kMiB), 2 * kMiB, 32 * kMiB);
+  std::uint64_t least = std::min(64 * kMiB, smallest / 32);
+  node_.reserve_bytes = std::max(2 * node_.chunk_bytes, least);
+}
+
+void Manager::start_parts(const settings::Values& values) {
+  node_.ledger.set_host_budget(node_.options.host_budget);
+  TraceOptions trace;
+  trace.folder = values.is_set("trace.dir") ? values.text("trace.dir")
+                                            : cat(node_.options.state_dir, "/trace");
+  trace.node = node_.options.node;
+  trace.max_bytes = values.bytes("trace.max_bytes");
+  trace.max_age = as_seconds(values.duration("trace.max_age"));
+  node_.trace = std::make_unique<TraceWriter>(std::move(trace));
+
+  leases_ = std::make_unique<Leases>(node_);
+  leases_->set_config(policy_config(values));
+  jobs_ = std::make_unique<Jobs>(node_, [this] { became_idle(); });
+  sessions_ =
+      std::make_unique<Sessions>(node_, *leases_, [this](Job& job) { jobs_->process_ended(job); });
+  for (const auto& [index, gpu] : node_.gpus) leases_->gpu_changed(index);
+  recover(node_, *jobs_, *sessions_, *leases_);
+  node_.slabs = std::make_unique<Slabs>(node_.options.host_budget, node_.generation << 32 | 1);
+  node_.loop.watch(node_.slabs->event_fd(), EPOLLIN,
+                   [this](std::uint32_t) { sessions_->hand_out_slabs(); });
+
+  TraceSession begin;
+  begin.event = TraceSession::Event::kManagerStart;
+  begin.simulated = node_.simulated;
+  begin.text = cat("generation ", node_.generation);
+  node_.trace->add(begin);
+  for (const auto& [index, gpu] : node_.gpus) {
+    TraceSession record;
+    record.event = TraceSession::Event::kGpu;
+    record.gpu_index = index;
+    record.gpu_uuid = gpu.info.uuid_text;
+    record.gpu_name = gpu.info.name;
+    record.gpu_total_bytes = gpu.info.total_bytes;
+    record.simulated = gpu.info.simulated;
+    node_.trace->add(record);
+  }
+  measure_others();
+  keep_time();
+  leases_->step();
+  if (exit_when_idle_ && node_.jobs.empty()) {
+    node_.loop.set_timer(kIdleTimer, boot_now() + kFirstJobWithin, [this] { became_idle(); });
+  }
+}
+
+absl::Status Manager::open_sockets() {
+  bool is_system = ::getuid() == 0;
+  absl::StatusOr<ScopedFd> jobs = listen_at(socket_path_, SOCK_SEQPACKET, is_system ? 0666 : 0600);
+  if (!jobs.ok()) return jobs.status();
+  absl::StatusOr<ScopedFd> admin = listen_at(admin_path(), SOCK_STREAM, is_system ? 0660 : 0600);
+  if (!admin.ok()) {
+    ::unlink(socket_path_.c_str());
+    return admin.status();
+  }
+  if (is_system) give_to_group(admin_path(), "plexrl");
+  listener_ = *std::move(jobs);
+  node_.loop.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
+  admin_ = std::make_unique<AdminServer>(
+      node_.loop, *std::move(admin), [this](const std::string& request) {
+        return admin_answer({node_, *leases_, socket_path_, started_}, request);
+      });
+  return absl::OkStatus();
+}
+
+int Manager::run_once(std::chrono::nanoseconds longest) {
+  int served = node_.loop.run_once(longest);
+  drop_broken();
+  auto beat = static_cast<std::uint64_t>(boot_now().count());
+  for (auto& [id, session] : node_.sessions) {
+    if (auto* page = static_cast<wire::ControlPage*>(session->control.data())) {
+      std::atomic_ref<std::uint64_t>(page->heartbeat_ns).store(beat, std::memory_order_relaxed);
+    }
+  }
+  if (node_.trace->is_dirty()) {
+    node_.loop.set_timer_once(kTraceTimer, boot_now() + 500ms, [this] { node_.trace->flush(); });
+  }
+  if (!node_.journal_failed && node_.journal->bytes() > kJournalCompactBytes) {
+    node_.journal_failed = !node_.journal->rewrite(snapshot(node_, *leases_)).ok();
+  }
+  return served;
+}
+
+void Manager::keep_time() {
+  // Wall time may be set while we run: an anchor now and then keeps the two together.
+  node_.loop.set_timer(kClockTimer, boot_now() + 60s, [this] {
+    node_.trace->add_clock();
+    keep_time();
+  });
+}
+
+void Manager::measure_others() {
+  // While something moves, figures of the driver and ours differ by what is on the way.
+  if (!leases_->is_switching()) {
+    for (auto& [index, gpu] : node_.gpus) {
+      std::optional<GpuUse> use = probe_->use(index);
+      if (!use || !use->knows_processes) continue;
+      std::set<std::int64_t> ours;
+      for (const auto& [id, session] : node_.sessions) ours.insert(session->process.pid);
+      std::uint64_t others = 0;
+      gpu.bypass_pids.clear();
+      for (const GpuUse::Process& process : use->processes) {
+        if (ours.count(process.pid) != 0) continue;
+        others += process.bytes;
+        gpu.bypass_pids.insert(process.pid);
+      }
+      if (others == gpu.others) continue;
+      node_.set_others(index, others);
+      leases_->gpu_changed(index);
+    }
+    jobs_->admit_waiting();
+    leases_->step();
+  }
+  auto pause = node_.jobs.empty() ? 30s : 2s;
+  node_.loop.set_timer(kProbeTimer, boot_now() + pause, [this] { measure_others(); });
+}
+
+void Manager::accept_all() {
+  while (true) {
+    ScopedFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open()) return;
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
+    Client& client = clients_.emplace_back();
+    client.socket = std::move(socket);
+    client.pid = peer.pid;
+    client.uid = peer.uid;
+    node_.loop.watch(client.socket.get(), EPOLLIN,
+                     [this, &client](std::uint32_t) { receive(client); });
+  }
+}
+
+void Manager::receive(Client& client) {
+  for (int i = 0; i < kPacketsPerTurn && !client.broken; ++i) {
+    Packet packet;
+    std::string why;
+    switch (receive_packet(client.socket.get(), packet, why)) {
+      case Received::kNothing:
+        return leases_->step();
+      case Received::kEnd:
+        client.broken = true;
+        break;
+      case Received::kMalformed:
+        refuse_packet(client, packet, wire::kErrorMalformed, why);
+        break;
+      case Received::kPacket:
+        dispatch(client, packet);
+        break;
+    }
+  }
+  leases_->step();
+}
+
+void Manager::dispatch(Client& client, const Packet& packet) {
+  switch (packet.type) {
+    case wire::Type::kJobSubmit:
+      node_.loop.cancel_timer(kIdleTimer);
+      return jobs_->submit(client, packet);
+    case wire::Type::kJobResume:
+      node_.loop.cancel_timer(kIdleTimer);
+      return jobs_->resume(client, packet);
+    case wire::Type::kHello:
+      return sessions_->hello(client, packet);
+    default:
+      break;
+  }
+  if (client.session != nullptr) return sessions_->message(client, packet);
+  if (client.job != nullptr) {
+    return client.send_error(wire::Type::kError, packet.request, wire::kErrorUnknownType,
+                             "plexrl-run has nothing to say of this type");
+  }
+  refuse_packet(client, packet, wire::kErrorMalformed,
+                "the first message must be kHello or kJobSubmit");
+}
+
+void Manager::drop_broken() {
+  // Dropping one may break others (a send fails), so until none is left.
+  bool dropped = true;
+  while (dropped) {
+    dropped = false;
+    for (auto it = clients_.begin(); it != clients_.end(); ++it) {
+      if (!it->broken) continue;
+      node_.loop.forget(it->socket.get());
+      Session* session = it->session;
+      Job* job = it->job;
+      clients_.erase(it);
+      if (session != nullptr) sessions_->disconnected(*session);
+      if (job != nullptr) jobs_->runner_disconnected(*job);
+      dropped = true;
+      break;
+    }
+  }
+}
+
+void Manager::became_idle() {
+  if (exit_when_idle_) wants_to_end_ = true;
+}
+
+void Manager::reload(const settings::Values& values) {
+  NodeOptions fresh = options_from(values);
+  node_.options.host_budget = fresh.host_budget;
+  node_.options.grace = fresh.grace;
+  node_.options.drain_budget = fresh.drain_budget;
+  node_.ledger.set_host_budget(fresh.host_budget);
+  node_.slabs->set_budget(fresh.host_budget);
+  node_.trace->set_limits(values.bytes("trace.max_bytes"),
+                          as_seconds(values.duration("trace.max_age")));
+  leases_->set_config(policy_config(values));
+  jobs_->admit_waiting();
+  leases_->step();
+}
+
+}  // namespace plexrl::nodemgr

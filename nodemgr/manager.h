@@ -1,0 +1,73 @@
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nodemgr/admin_server.h"
+#include "nodemgr/daemon_settings.h"
+#include "nodemgr/jobs.h"
+#include "nodemgr/leases.h"
+#include "nodemgr/node.h"
+#include "nodemgr/sessions.h"
+
+namespace plexrl::nodemgr {
+
+/// The daemon without its process: GPUs, sockets and state of one node. Tests run it in their own
+/// process with GPUs of their own.
+class Manager {
+ public:
+  /// Takes the GPUs (locks them), opens sockets, journal and trace. Errors: no GPU, a GPU or the
+  /// socket is another manager's, a folder can't be had.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Manager>> start(
+      const settings::Values& values, std::unique_ptr<GpuProbe> probe);
+  ~Manager();
+
+  /// Serves what is ready, waiting for it at most `longest` (negative: for ever). Returns how many
+  /// things were served.
+  int run_once(std::chrono::nanoseconds longest);
+  /// The last job has gone and `exit_when_idle` is set.
+  bool wants_to_end() const { return wants_to_end_; }
+  /// New settings for what may change while it runs: [policy], [trace] limits, [host] budget.
+  void reload(const settings::Values& values);
+
+  EventLoop& loop() { return node_.loop; }
+  const Node& node() const { return node_; }
+  const Leases& leases() const { return *leases_; }
+  const std::string& socket_path() const { return socket_path_; }
+  std::string admin_path() const;
+
+ private:
+  Manager() = default;
+  absl::Status take_gpus(const settings::Values& values);
+  absl::Status open_sockets();
+  void start_parts(const settings::Values& values);
+  void size_chunks();
+  void measure_others();
+  void keep_time();
+
+  void accept_all();
+  void receive(Client& client);
+  void dispatch(Client& client, const Packet& packet);
+  void drop_broken();
+  void became_idle();
+
+  Node node_;
+  std::unique_ptr<GpuProbe> probe_;
+  std::vector<ScopedFd> gpu_locks_;
+  std::string socket_path_;
+  ScopedFd listener_;
+  std::list<Client> clients_;
+  std::unique_ptr<Leases> leases_;
+  std::unique_ptr<Sessions> sessions_;
+  std::unique_ptr<Jobs> jobs_;
+  std::unique_ptr<AdminServer> admin_;
+  std::chrono::nanoseconds started_{0};
+  bool exit_when_idle_ = false;
+  bool wants_to_end_ = false;
+};
+
+}  // namespace plexrl::nodemgr

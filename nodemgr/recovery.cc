@@ -1,0 +1,152 @@
+#include "nodemgr/recovery.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "nodemgr/ids.h"
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  file >> text;
+  return text;
+}
+
+JournalRecord generation_record(std::uint64_t generation) {
+  JournalRecord record{"generation", {}};
+  record.fields["gen"] = cat(generation);
+  record.fields["boot"] = boot_id();
+  return record;
+}
+
+/// What the records say in the end: later ones take back earlier ones.
+struct Replay {
+  std::uint64_t generation = 0;
+  std::string boot;
+  std::map<std::string, JournalRecord> jobs;  ///< by id
+  struct Process {
+    JournalRecord record;
+    std::vector<std::string> gpus;
+  };
+  std::map<std::uint64_t, Process> processes;
+
+  void apply(const JournalRecord& record) {
+    if (record.kind == "generation") {
+      generation = record.number("gen");
+      boot = record["boot"];
+    } else if (record.kind == "job") {
+      jobs[record["id"]] = record;
+    } else if (record.kind == "job_end") {
+      jobs.erase(record["id"]);
+    } else if (record.kind == "process") {
+      processes[record.number("session")].record = record;
+    } else if (record.kind == "attach") {
+      auto it = processes.find(record.number("session"));
+      if (it != processes.end()) it->second.gpus.push_back(record["gpu"]);
+    } else if (record.kind == "process_end") {
+      processes.erase(record.number("session"));
+    }
+  }
+};
+
+std::unique_ptr<Session> session_from(const JournalRecord& record) {
+  auto session = std::make_unique<Session>();
+  session->id = record.number("session");
+  session->process.pid = static_cast<pid_t>(record.number("pid"));
+  session->process.start_time_ticks = record.number("start");
+  session->command = record["command"];
+  session->pidfd = open_process(session->process);
+  if (!session->pidfd.is_open()) return nullptr;  // it has died meanwhile
+  return session;
+}
+
+void bring_back(const Replay& replay, Node& node, Jobs& jobs, Sessions& sessions, Leases& leases) {
+  std::map<std::string, std::vector<std::unique_ptr<Session>>> living;
+  for (const auto& [id, process] : replay.processes) {
+    std::unique_ptr<Session> session = session_from(process.record);
+    if (session != nullptr) living[process.record["job"]].push_back(std::move(session));
+  }
+  for (const auto& [id, record] : replay.jobs) {
+    std::unique_ptr<Job> job = job_from(record);
+    if (job == nullptr) continue;
+    bool has_runner = open_process(job->runner_process).is_open();
+    if (!has_runner && living[id].empty()) continue;
+    if (!has_runner) job->runner_process = {};
+    Job& restored = *job;
+    jobs.restore(std::move(job));
+    log_line(LogLevel::kInfo, "recovery",
+             cat("job of the manager before job='", restored.name, "' id=", id,
+                 " processes=", living[id].size()));
+    for (std::unique_ptr<Session>& session : living[id]) {
+      session->job = &restored;
+      Session& awaited = *session;
+      sessions.expect(std::move(session));
+      for (const std::string& uuid : replay.processes.at(awaited.id).gpus) {
+        std::optional<wire::GpuUuid> parsed = parse_uuid(uuid);
+        int gpu = parsed ? node.find_gpu(*parsed) : -1;
+        if (gpu < 0) continue;
+        awaited.memory[gpu];
+        node.ledger.attach(awaited.id, restored.key, gpu, 0);
+        leases.attach(awaited, gpu);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void recover(Node& node, Jobs& jobs, Sessions& sessions, Leases& leases) {
+  std::string folder = node.options.state_dir + "/journal";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  std::string path = folder + "/nodemgr.journal";
+  absl::StatusOr<Journal::Contents> contents = Journal::read(path);
+  Replay replay;
+  if (!contents.ok()) {
+    log_line(LogLevel::kWarning, "recovery", message_of(contents.status()) + ", ignoring");
+  } else {
+    for (const JournalRecord& record : contents->records) replay.apply(record);
+    if (contents->damaged) {
+      log_line(LogLevel::kWarning, "recovery",
+               cat("journal '", path, "' ends in a damaged record, ignoring what follows"));
+    }
+  }
+  node.generation = replay.generation + 1;
+  node.journal = std::make_unique<Journal>(path);
+  if (replay.boot == boot_id()) bring_back(replay, node, jobs, sessions, leases);
+  absl::Status status = node.journal->rewrite(snapshot(node, leases));
+  if (!status.ok()) {
+    log_line(LogLevel::kWarning, "recovery",
+             message_of(status) + ": going on; nothing will survive a crash of this manager");
+    node.journal_failed = true;
+  }
+  leases.thaw();
+}
+
+std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases) {
+  std::vector<JournalRecord> records = {generation_record(node.generation)};
+  for (const auto& [key, job] : node.jobs) {
+    if (job->admitted) records.push_back(job_record(*job));
+  }
+  for (const auto& [id, session] : node.sessions) {
+    records.push_back(process_record(*session));
+    for (const auto& [gpu, memory] : session->memory) {
+      JournalRecord attach{"attach", {}};
+      attach.fields["session"] = cat(id);
+      attach.fields["gpu"] = node.gpus.at(gpu).info.uuid_text;
+      records.push_back(attach);
+    }
+  }
+  for (const auto& [id, gang] : leases.gangs()) {
+    if (gang.epoch != wire::Epoch{}) records.push_back(grant_record(gang));
+  }
+  return records;
+}
+
+}  // namespace plexrl::nodemgr
