@@ -12,8 +12,9 @@ namespace plexrl::interpose {
 /// first call goes on, then jumps to the function with all arguments as they came, whatever its
 /// signature (unknown_entry_x86_64.S). Later calls cost a load, a predicted branch and a jump.
 ///
-/// The same function always gets the same stand-in. `name` is copied, cut at kNameBytes. Null when
-/// all kStandIns are taken: the caller then says that the driver lacks the function.
+/// The same function gets the same stand-in (two, if two threads ask first at once). `name` is
+/// copied, cut at kNameBytes. Null when all kStandIns are taken: the caller then says that the
+/// driver lacks the function.
 ///
 /// Threads: any. Takes no lock, allocates nothing.
 void* stand_in(void* function, const char* name, int version) noexcept;
