@@ -9,6 +9,7 @@ int main(void) {
     LastCallFn last_call = (LastCallFn)dlsym(cuda, "fake_last_call");
     CHECK(strcmp(last_call(), "cuLaunchKernel") == 0);
     dlclose(cuda);
+    CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);  // what we call stays there
   }
   return 0;
 }
