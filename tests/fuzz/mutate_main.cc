@@ -4,6 +4,7 @@
 // that is being tried is kept in `last-input` in the working folder while it runs, and removed at
 // the end.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
