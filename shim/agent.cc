@@ -34,12 +34,10 @@ bool Agent::start() {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  const int result = pthread_create(&thread, nullptr, &agent_main, this);
+  const int result = pthread_create(&thread_, nullptr, &agent_main, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (result != 0) return false;
-  pthread_setname_np(thread, "plexrl-agent");
-  pthread_detach(thread);
+  pthread_setname_np(thread_, "plexrl-agent");
   return true;
 }
 
@@ -59,6 +57,7 @@ void Agent::say_exiting() noexcept {
 void Agent::stop() noexcept {
   stopped_.store(true, std::memory_order_release);
   notify();
+  pthread_join(thread_, nullptr);
 }
 
 void Agent::run() {
@@ -161,7 +160,7 @@ void Agent::reconnect() {
 void Agent::resume(Connection& fresh) {
   const std::vector<Devices::Attached> all = parts_.devices.all();
   for (const Devices::Attached& attached : all) {
-    const RangeTable::Totals totals = ranges().totals(attached.device);
+    const RangeTable::Totals totals = parts_.ranges.totals(attached.device);
     wire::ResumeState state{};
     state.gpu_count = static_cast<std::uint32_t>(all.size());
     state.flags = gate.is_open() ? 1 : 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -22,6 +24,7 @@ class Agent {
     Devices& devices;
     LeaseKeeper& keeper;
     MemoryReporter& reporter;
+    RangeTable& ranges;
   };
 
   explicit Agent(Parts parts) noexcept : parts_(parts) {}
@@ -34,9 +37,11 @@ class Agent {
   /// exit() was entered: the process goes to the front of the queue.
   void say_exiting() noexcept;
 
-  /// The body of the thread; returns only in tests, after stop().
-  void run();
+  /// Tests only: ends the thread and waits for it. In a job it runs until the process is gone.
   void stop() noexcept;
+
+  /// The body of the thread.
+  void run();
 
  private:
   void receive();
@@ -48,6 +53,7 @@ class Agent {
 
   Parts parts_;
   ScopedFd wake_;
+  pthread_t thread_{};
   std::atomic<bool> stopped_{false};
   std::atomic<bool> exiting_{false};
   bool exiting_sent_ = false;

@@ -21,8 +21,8 @@ int membarrier(int command) noexcept {
 
 }  // namespace
 
-void Gate::prepare() noexcept {
-  needs_fence_ = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
+void Gate::prepare(bool may_use_membarrier) noexcept {
+  needs_fence_ = !may_use_membarrier || membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
 }
 
 void Gate::barrier() const noexcept {

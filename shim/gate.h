@@ -112,8 +112,9 @@ class Gate {
   /// Gated calls so far, of all threads.
   static std::uint64_t calls() noexcept;
 
-  /// Before the first open(): finds out whether the kernel has the barrier.
-  void prepare() noexcept;
+  /// Before the first open(): finds out whether the kernel has the barrier. Tests leave it out to
+  /// get the fence.
+  void prepare(bool may_use_membarrier = true) noexcept;
   bool needs_fence() const noexcept { return needs_fence_; }
   void set_hooks(Hooks hooks) noexcept { hooks_ = hooks; }
 

@@ -1,10 +1,10 @@
 #include "shim/process.h"
 
 #include <pthread.h>
-#include <sys/prctl.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <mutex>
 
@@ -22,7 +22,7 @@ constinit std::atomic<Mode> mode{Mode::kNotStarted};
 constinit std::atomic<Process*> the_process{nullptr};
 constinit std::atomic<const char*> exclusive_reason{nullptr};
 
-/// A manager that is being restarted is waited for so long before the process runs unshared.
+/// How long a manager that is being restarted is waited for before the process runs unshared.
 constexpr std::uint64_t kNobodyNs = 15'000'000'000;
 constexpr timespec kDialPause{0, 200'000'000};
 
@@ -72,12 +72,13 @@ void run_unshared(const char* why) noexcept {
   gate.open();
 }
 
-Client::Handshake connect(Process& process, wire::Error* why) {
+/// A manager that is being restarted is waited for.
+Client::Handshake join_patiently(Process& process, wire::Error* why) {
   const std::uint64_t deadline = boottime_ns() + kNobodyNs;
-  Client::Handshake handshake = process.client.connect(nullptr, why);
+  Client::Handshake handshake = process.join(why);
   while (handshake == Client::Handshake::kNobody && boottime_ns() < deadline) {
     ::nanosleep(&kDialPause, nullptr);
-    handshake = process.client.connect(nullptr, why);
+    handshake = process.join(why);
   }
   return handshake;
 }
@@ -93,7 +94,7 @@ Process* make_process() {
   const std::string socket = path;
   auto process = std::make_unique<Process>(*identity, [socket] { return dial(socket.c_str()); });
   wire::Error why{};
-  switch (connect(*process, &why)) {
+  switch (join_patiently(*process, &why)) {
     case Client::Handshake::kNobody:
       run_unshared("no node manager answers");
       return nullptr;
@@ -103,23 +104,8 @@ Process* make_process() {
     case Client::Handshake::kAdmitted:
       break;
   }
-  gate.prepare();
-  const wire::Welcome& welcome = process->client.welcome();
-  ranges().set_geometry(welcome.chunk_bytes, 0);
-  process->store.set_slab_bytes(welcome.chunk_bytes);
-  process->keeper.set_grace(welcome.grace_ns);
   pthread_atfork(nullptr, nullptr, &become_child);
   std::atexit(&say_exiting);
-  the_process.store(process.get(), std::memory_order_release);
-  if (const char* reason = exclusive_reason.load(std::memory_order_acquire)) {
-    process->keeper.set_exclusive(reason);
-  }
-  if (!process->agent.start()) {
-    the_process.store(nullptr, std::memory_order_release);
-    run_unshared("no thread for the agent");
-    return nullptr;
-  }
-  mode.store(Mode::kShared, std::memory_order_release);
   return process.release();  // never destroyed: others' destructors still call the driver
 }
 
@@ -136,7 +122,35 @@ Process::Process(Identity identity, Client::Dial dial)
       keeper({client, devices, ranges(), pager, gate, activity(),
               [this] { memory.release_deferred(); }}),
       reporter(client, devices, ranges(), unpageable),
-      agent({client, devices, keeper, reporter}) {}
+      agent({client, devices, keeper, reporter, ranges()}) {}
+
+Client::Handshake Process::join(wire::Error* why) {
+  const Client::Handshake handshake = client.connect(nullptr, why);
+  if (handshake != Client::Handshake::kAdmitted) return handshake;
+  gate.prepare();
+  const wire::Welcome& welcome = client.welcome();
+  ranges().set_geometry(welcome.chunk_bytes, 0);
+  store.set_slab_bytes(welcome.chunk_bytes);
+  keeper.set_grace(welcome.grace_ns);
+  if (const char* reason = exclusive_reason.load(std::memory_order_acquire)) {
+    keeper.set_exclusive(reason);
+  }
+  the_process.store(this, std::memory_order_release);
+  if (!agent.start()) {
+    the_process.store(nullptr, std::memory_order_release);
+    client.disconnect();
+    std::strcpy(why->text, "no thread for the agent");
+    return Client::Handshake::kRefused;
+  }
+  mode.store(Mode::kShared, std::memory_order_release);
+  return handshake;
+}
+
+void Process::forget() noexcept {
+  the_process.store(nullptr, std::memory_order_release);
+  exclusive_reason.store(nullptr, std::memory_order_release);
+  mode.store(Mode::kNotStarted, std::memory_order_release);
+}
 
 Process* Process::started() noexcept { return the_process.load(std::memory_order_acquire); }
 

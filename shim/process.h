@@ -33,7 +33,13 @@ class Process {
   /// Notes a living context and attaches its device.
   Devices::Attach use(CUcontext context, CUdevice device);
 
-  explicit Process(Identity identity, Client::Dial dial);
+  Process(Identity identity, Client::Dial dial);
+
+  /// Asks the manager once and, when admitted, becomes the shared process of this process, with its
+  /// agent. start() does so; tests do with a manager of their own.
+  Client::Handshake join(wire::Error* why);
+  /// Tests only: as if none had been started. The agent must have been stopped.
+  static void forget() noexcept;
 
   Client client;
   Devices devices;

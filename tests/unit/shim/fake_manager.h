@@ -1,0 +1,80 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "shim/connection.h"
+#include "shim/wire.h"
+
+namespace plexrl::shim::testing {
+
+/// The other end of a shim's socket. A thread answers what is a question (hello, attach, charge,
+/// slab); all else waits for the test, which plays the policy.
+class FakeManager {
+ public:
+  FakeManager();
+  ~FakeManager();
+  FakeManager(const FakeManager&) = delete;
+  FakeManager& operator=(const FakeManager&) = delete;
+
+  /// For Client: a new connection to this manager; invalid while it is down.
+  ScopedFd dial();
+  /// The manager dies and is away until `start`; its generation goes up.
+  void die();
+  void start();
+
+  /// The next message of `type` from the process; waits for it. Others stay.
+  std::unique_ptr<Packet> wait_for(wire::Type type);
+  /// Whether a message of `type` has come and was not taken.
+  bool has(wire::Type type);
+
+  template <typename T>
+  void send(wire::Type type, const T& body, std::uint64_t request = 0) {
+    connection_.send(type, body, request);
+  }
+  /// Grants GPU 0 under a new epoch.
+  wire::Epoch grant(std::uint32_t flags = 0);
+  /// Grant, loaded, run.
+  wire::Epoch grant_and_run();
+  void send_raw(const void* bytes, std::size_t count);
+
+  // Set before use, or while nothing is asked.
+  std::uint64_t promised = std::uint64_t{1} << 30;
+  std::uint64_t grace_ns = 5'000'000;
+  std::uint64_t drain_budget_ns = 20'000'000;
+  std::uint64_t chunk_bytes = std::uint64_t{4} << 20;
+  bool refuses = false;
+  bool sends_malformed_welcome = false;
+  std::uint64_t generation = 1;
+
+  std::uint64_t used() const;
+  wire::Hello last_hello() const;
+
+ private:
+  void serve();
+  void answer(std::unique_ptr<Packet> packet);
+  void welcome(const Packet& packet);
+  void send_with_fds(wire::Type type, const void* body, std::size_t bytes, std::uint64_t request,
+                     const std::vector<int>& fds);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Connection connection_;
+  std::deque<std::unique_ptr<Packet>> inbox_;
+  bool is_up_ = true;
+  bool stopped_ = false;
+  std::uint64_t used_ = 0;
+  std::uint64_t counter_ = 0;
+  std::uint64_t next_slab_ = 1;
+  wire::Hello hello_{};
+  std::thread thread_;
+};
+
+}  // namespace plexrl::shim::testing
