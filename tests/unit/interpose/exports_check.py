@@ -1,4 +1,5 @@
-"""A preload exports what its version script lists and nothing else, and needs only libc.
+"""A preload exports what its version script lists and nothing else, and needs only libc,
+of a version that job containers have.
 
 usage: exports_check.py PRELOAD VERSION_SCRIPT
 """
@@ -9,6 +10,9 @@ import sys
 
 # What glibc itself brings; anything else may be missing where a job runs.
 ALLOWED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
+
+# Job containers as old as RHEL 8's.
+NEWEST_GLIBC = (2, 28)
 
 
 def run(*command):
@@ -29,7 +33,11 @@ def main(preload, script):
     if foreign:
         sys.exit(f"calls the driver's exports instead of plexrl::driver: {foreign}")
     versions = {tuple(map(int, v.split("."))) for v in re.findall(r"@GLIBC_([\d.]+)", wanted)}
-    print("needs", sorted(needed), "and glibc", ".".join(map(str, max(versions, default=(0,)))))
+    newest = max(versions, default=(0,))
+    if newest > NEWEST_GLIBC:
+        late = [line.split()[-1] for line in wanted.splitlines() if "@GLIBC_" + ".".join(map(str, newest)) in line]
+        sys.exit(f"wants a glibc newer than {NEWEST_GLIBC} for {late}: see interpose/older_glibc.cc")
+    print("needs", sorted(needed), "and glibc", ".".join(map(str, newest)))
 
 
 main(*sys.argv[1:])
