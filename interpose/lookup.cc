@@ -214,16 +214,13 @@ int capped(int version) noexcept {
   return driver_cap() != 0 && version > driver_cap() ? driver_cap() : version;
 }
 
-// Asks the driver, and replaces what it gave. cuGetProcAddress("", …) succeeds with a null pointer.
-template <typename Ask>
-CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_t flags,
-                          Ask ask) noexcept {
-  const CUresult answer = ask(capped(version));
-  const bool has_function =
-      answer == CUDA_SUCCESS && symbol != nullptr && pfn != nullptr && *pfn != nullptr;
-  if (!has_function) return answer;
-  *pfn = handed_out(symbol, *pfn, capped(version), flags);
-  return *pfn != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+// Replaces what the driver gave for this question. False where nothing can be handed out, and *pfn
+// is null. cuGetProcAddress("", …) succeeds with a null pointer, which is kept.
+bool replace(const char* symbol, void** pfn, int version, cuuint64_t flags) noexcept {
+  const bool has_function = symbol != nullptr && pfn != nullptr && *pfn != nullptr;
+  if (!has_function) return true;
+  *pfn = handed_out(symbol, *pfn, version, flags);
+  return *pfn != nullptr;
 }
 
 }  // namespace
@@ -254,18 +251,22 @@ CUresult cuDriverGetVersion(int* driverVersion) noexcept {
   return answer;
 }
 
+// The two forms differ in how they say "not found", as cuda.h of their time documents.
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion,
                           cuuint64_t flags) noexcept {
-  return get_proc_address(symbol, pfn, cudaVersion, flags, [&](int version) {
-    return driver.cuGetProcAddress(symbol, pfn, version, flags);
-  });
+  const int version = capped(cudaVersion);
+  const CUresult answer = driver.cuGetProcAddress(symbol, pfn, version, flags);
+  if (answer != CUDA_SUCCESS) return answer;
+  return replace(symbol, pfn, version, flags) ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* symbolStatus) noexcept {
-  return get_proc_address(symbol, pfn, cudaVersion, flags, [&](int version) {
-    return driver.cuGetProcAddress_v2(symbol, pfn, version, flags, symbolStatus);
-  });
+  const int version = capped(cudaVersion);
+  const CUresult answer = driver.cuGetProcAddress_v2(symbol, pfn, version, flags, symbolStatus);
+  if (answer != CUDA_SUCCESS || replace(symbol, pfn, version, flags)) return answer;
+  if (symbolStatus != nullptr) *symbolStatus = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace plexrl::interpose
