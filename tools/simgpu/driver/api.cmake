@@ -22,16 +22,28 @@ endforeach()
 add_library(plexrl_simgpu_api OBJECT
   ${simgpu_generated}/entry_points.inc
   ${simgpu_generated}/entry_stubs.cc
+  ${simgpu_api_dir}/capture.cc
+  ${simgpu_api_dir}/copy_shape.cc
+  ${simgpu_api_dir}/entry_capture.cc
   ${simgpu_api_dir}/entry_function.cc
+  ${simgpu_api_dir}/entry_graph.cc
+  ${simgpu_api_dir}/entry_graph_exec.cc
+  ${simgpu_api_dir}/entry_graph_node.cc
+  ${simgpu_api_dir}/entry_graph_object.cc
   ${simgpu_api_dir}/entry_launch.cc
   ${simgpu_api_dir}/entry_library.cc
   ${simgpu_api_dir}/entry_module.cc
   ${simgpu_api_dir}/entry_points.cc
   ${simgpu_api_dir}/fat_binary.cc
   ${simgpu_api_dir}/function_attributes.cc
+  ${simgpu_api_dir}/graph.cc
+  ${simgpu_api_dir}/graph_edges.cc
+  ${simgpu_api_dir}/graph_exec.cc
+  ${simgpu_api_dir}/graph_memory.cc
   ${simgpu_api_dir}/image.cc
   ${simgpu_api_dir}/launch.cc
   ${simgpu_api_dir}/module.cc
+  ${simgpu_api_dir}/node_work.cc
   ${simgpu_api_dir}/occupancy.cc
   ${simgpu_api_dir}/proc_address.cc)
 target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_cuda_headers)
