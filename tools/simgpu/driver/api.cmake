@@ -51,4 +51,6 @@ target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_cuda_headers)
 find_library(PLEXRL_ZSTD_STATIC libzstd.a REQUIRED)
 find_library(PLEXRL_LZ4_STATIC liblz4.a REQUIRED)
 target_link_libraries(plexrl_simgpu_api PUBLIC ${PLEXRL_ZSTD_STATIC} ${PLEXRL_LZ4_STATIC})
-target_link_options(plexrl_simgpu_api INTERFACE -Wl,--exclude-libs,libzstd.a:liblz4.a)
+# Only the driver API is exported, nothing of the libraries inside.
+target_link_options(plexrl_simgpu_api INTERFACE -Wl,--version-script=${simgpu_api_dir}/exports.map)
+set_property(TARGET plexrl_simgpu_api PROPERTY INTERFACE_LINK_DEPENDS ${simgpu_api_dir}/exports.map)

@@ -73,7 +73,8 @@ bool Capture::is_joined() const {
 }
 
 void Capture::end() {
-  for (const auto& [stream, tail] : tails) stream->capture.store(nullptr, std::memory_order_release);
+  for (const auto& [stream, tail] : tails)
+    stream->capture.store(nullptr, std::memory_order_release);
   state = State::kEnded;
   tails.clear();
   events.clear();
@@ -142,6 +143,24 @@ CUresult check_legacy_use(Context* context) {
     }
   }
   return CUDA_SUCCESS;
+}
+
+CUresult refuse_in_capture(Stream* stream) {
+  if (stream->capture.load(std::memory_order_acquire) == nullptr) return CUDA_SUCCESS;
+  const std::lock_guard lock(graph_mutex());
+  Capture* const capture = stream->capture.load();
+  if (capture == nullptr) return CUDA_SUCCESS;
+  invalidate(capture);
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult capture_external_event(Stream* stream, Event* event, CUgraphNodeType type) {
+  const std::lock_guard lock(graph_mutex());
+  if (stream->capture.load() == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  NodeWork work;
+  work.type = type;
+  work.event = event;
+  return capture_work(stream, std::move(work));
 }
 
 CUresult capture_operation(Stream* stream, std::unique_ptr<Operation> operation) {

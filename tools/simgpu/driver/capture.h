@@ -9,8 +9,9 @@
 #include "tools/simgpu/driver/graph.h"
 #include "tools/simgpu/driver/stream.h"
 
-/// Stream capture: from cuStreamBeginCapture to cuStreamEndCapture, work of the streams in a capture
-/// becomes nodes of a graph. "Stream capture" in the CUDA C++ Programming Guide has the rules.
+/// Stream capture: from cuStreamBeginCapture to cuStreamEndCapture, work of the streams in a
+/// capture becomes nodes of a graph. "Stream capture" in the CUDA C++ Programming Guide has the
+/// rules.
 namespace plexrl::simgpu {
 
 /// Nodes that the next node of a stream depends on.
@@ -50,8 +51,5 @@ CUresult end_capture(Stream* stream, std::shared_ptr<Graph>* graph);
 CUresult capture_work(Stream* stream, NodeWork work);
 /// cuThreadExchangeStreamCaptureMode.
 CUstreamCaptureMode exchange_thread_mode(CUstreamCaptureMode mode);
-/// STREAM_CAPTURE_IMPLICIT, and the capture is invalidated, when work on the legacy stream of a
-/// context would depend on a blocking stream that is in capture.
-CUresult check_legacy_use(Context* context);
 
 }  // namespace plexrl::simgpu

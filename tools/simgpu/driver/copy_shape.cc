@@ -10,9 +10,8 @@ std::uint64_t base_of(CUmemorytype type, const void* host, CUdeviceptr device) {
   return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(host) : device;
 }
 
-}  // namespace
-
-CUresult shape_of(const CUDA_MEMCPY3D& p, CopyShape* shape) {
+template <typename Parameters>
+CUresult read_shape(const Parameters& p, CopyShape* shape) {
   if (p.srcMemoryType == CU_MEMORYTYPE_ARRAY || p.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -36,6 +35,11 @@ CUresult shape_of(const CUDA_MEMCPY3D& p, CopyShape* shape) {
       target + p.dstZ * shape->target_slice + p.dstY * shape->target_pitch + p.dstXInBytes;
   return CUDA_SUCCESS;
 }
+
+}  // namespace
+
+CUresult shape_of(const CUDA_MEMCPY3D& p, CopyShape* shape) { return read_shape(p, shape); }
+CUresult shape_of(const CUDA_MEMCPY3D_PEER& p, CopyShape* shape) { return read_shape(p, shape); }
 
 void set_devices(const Context* context, CopyShape* shape) {
   shape->source_device = device_of_address(context, shape->source);

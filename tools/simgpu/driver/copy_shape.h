@@ -8,6 +8,7 @@ namespace plexrl::simgpu {
 /// What the parameters of a 3D copy mean, but for the devices. NOT_SUPPORTED for arrays,
 /// INVALID_VALUE for a missing address or a pitch below the width.
 CUresult shape_of(const CUDA_MEMCPY3D& parameters, CopyShape* shape);
+CUresult shape_of(const CUDA_MEMCPY3D_PEER& parameters, CopyShape* shape);
 /// As cuMemcpy3D reads them: sets the devices of both addresses, as seen from `context`.
 void set_devices(const Context* context, CopyShape* shape);
 /// Parameters that mean this shape.

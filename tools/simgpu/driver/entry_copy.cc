@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/simgpu/driver/copy_shape.h"
 #include "tools/simgpu/driver/device_memory.h"
 #include "tools/simgpu/driver/entry_pair.h"
 
@@ -78,43 +79,6 @@ CUresult copy_line(bool per_thread, std::uint64_t target, std::uint64_t source, 
   return copy(per_thread, line(target, source, bytes), stream, blocks);
 }
 
-/// One side of CUDA_MEMCPY2D/3D: its base address, or 0 when that kind of memory is not served
-/// (arrays).
-std::uint64_t side_address(CUmemorytype type, const void* host, CUdeviceptr device) {
-  switch (type) {
-    case CU_MEMORYTYPE_HOST:
-      return address_of(host);
-    case CU_MEMORYTYPE_DEVICE:
-    case CU_MEMORYTYPE_UNIFIED:
-      return device;
-    default:
-      return 0;
-  }
-}
-
-template <typename Parameters>
-CUresult shape_3d(const Parameters& p, CopyShape* shape) {
-  if (p.srcMemoryType == CU_MEMORYTYPE_ARRAY || p.dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    return CUDA_ERROR_NOT_SUPPORTED;
-  const std::uint64_t source = side_address(p.srcMemoryType, p.srcHost, p.srcDevice);
-  const std::uint64_t target = side_address(p.dstMemoryType, p.dstHost, p.dstDevice);
-  if (source == 0 || target == 0) return CUDA_ERROR_INVALID_VALUE;
-  shape->width = p.WidthInBytes;
-  shape->height = p.Height;
-  shape->depth = p.Depth;
-  shape->source_pitch = p.srcPitch != 0 ? p.srcPitch : p.WidthInBytes + p.srcXInBytes;
-  shape->target_pitch = p.dstPitch != 0 ? p.dstPitch : p.WidthInBytes + p.dstXInBytes;
-  shape->source_slice = shape->source_pitch * (p.srcHeight != 0 ? p.srcHeight : p.Height + p.srcY);
-  shape->target_slice = shape->target_pitch * (p.dstHeight != 0 ? p.dstHeight : p.Height + p.dstY);
-  if (shape->source_pitch < p.WidthInBytes || shape->target_pitch < p.WidthInBytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  shape->source =
-      source + p.srcZ * shape->source_slice + p.srcY * shape->source_pitch + p.srcXInBytes;
-  shape->target =
-      target + p.dstZ * shape->target_slice + p.dstY * shape->target_pitch + p.dstXInBytes;
-  return CUDA_SUCCESS;
-}
-
 CUresult copy_2d(bool per_thread, const CUDA_MEMCPY2D* p, CUstream stream, bool blocks) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_MEMCPY3D full{};
@@ -134,7 +98,7 @@ CUresult copy_2d(bool per_thread, const CUDA_MEMCPY2D* p, CUstream stream, bool 
   full.Height = p->Height;
   full.Depth = 1;
   CopyShape shape;
-  if (const CUresult result = shape_3d(full, &shape); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = shape_of(full, &shape); result != CUDA_SUCCESS) return result;
   return copy(per_thread, shape, stream, blocks);
 }
 
@@ -142,7 +106,7 @@ template <typename Parameters>
 CUresult copy_3d(bool per_thread, const Parameters* p, CUstream stream, bool blocks) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyShape shape;
-  if (const CUresult result = shape_3d(*p, &shape); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = shape_of(*p, &shape); result != CUDA_SUCCESS) return result;
   return copy(per_thread, shape, stream, blocks);
 }
 

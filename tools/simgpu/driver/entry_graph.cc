@@ -2,8 +2,8 @@
 #include "tools/simgpu/driver/graph.h"
 #include "tools/simgpu/driver/graph_edges.h"
 
-// "Graph Management" of the driver API: graphs, their nodes and edges as such. Nodes of each type are
-// in entry_graph_node.cc, executable graphs in entry_graph_exec.cc.
+// "Graph Management" of the driver API: graphs, their nodes and edges as such. Nodes of each type
+// are in entry_graph_node.cc, executable graphs in entry_graph_exec.cc.
 
 namespace plexrl::simgpu {
 namespace {
@@ -16,8 +16,8 @@ CUresult add_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* t
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    const CUresult result = graph->connect(find_node(from[i]), find_node(to[i]),
-                                           data != nullptr ? data[i] : kFullEdge);
+    const CUresult result =
+        graph->connect(find_node(from[i]), find_node(to[i]), data != nullptr ? data[i] : kFullEdge);
     if (result == CUDA_SUCCESS) continue;
     while (i-- > 0) graph->disconnect(find_node(from[i]), find_node(to[i]));
     return result;
@@ -42,11 +42,12 @@ CUresult remove_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode
 // An old form of a query can't tell of an edge that carries data.
 CUresult check_lossless(const std::vector<GraphEdge>& edges, const CUgraphEdgeData* data,
                         bool is_old) {
-  const bool is_lossy = is_old && data == nullptr && !std::ranges::all_of(edges, is_full_edge, &GraphEdge::data);
+  const bool is_lossy =
+      is_old && data == nullptr && !std::ranges::all_of(edges, is_full_edge, &GraphEdge::data);
   return is_lossy ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
 }
 
-CUresult list_neighbours(CUgraphNode handle, std::vector<GraphEdge> GraphNode::* side,
+CUresult list_neighbours(CUgraphNode handle, std::vector<GraphEdge> GraphNode::*side,
                          CUgraphNode* nodes, CUgraphEdgeData* data, std::size_t* count,
                          bool is_old) {
   const std::lock_guard lock(graph_mutex());
@@ -54,7 +55,8 @@ CUresult list_neighbours(CUgraphNode handle, std::vector<GraphEdge> GraphNode::*
   if (node == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::vector<GraphEdge>& edges = node->*side;
   if (nodes != nullptr) {
-    if (const CUresult lossy = check_lossless(edges, data, is_old); lossy != CUDA_SUCCESS) return lossy;
+    if (const CUresult lossy = check_lossless(edges, data, is_old); lossy != CUDA_SUCCESS)
+      return lossy;
   }
   std::size_t data_count = *count;
   if (data != nullptr) {
@@ -80,7 +82,8 @@ CUresult list_edges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphE
     }
   }
   if (from != nullptr) {
-    if (const CUresult lossy = check_lossless(edges, data, is_old); lossy != CUDA_SUCCESS) return lossy;
+    if (const CUresult lossy = check_lossless(edges, data, is_old); lossy != CUDA_SUCCESS)
+      return lossy;
   }
   std::size_t from_count = *count;
   std::size_t data_count = *count;
@@ -228,8 +231,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode
                                                                CUgraphEdgeData* edgeData,
                                                                size_t* numDependentNodes) {
   SIMGPU_ENTER(cuGraphNodeGetDependentNodes_v2);
-  return list_neighbours(hNode, &GraphNode::dependents, dependentNodes, edgeData,
-                         numDependentNodes, edgeData == nullptr);
+  return list_neighbours(hNode, &GraphNode::dependents, dependentNodes, edgeData, numDependentNodes,
+                         edgeData == nullptr);
 }
 
 SIMGPU_EXPORT CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode* from,

@@ -176,9 +176,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec) {
   return CUDA_SUCCESS;
 }
 
-SIMGPU_EXPORT CUresult CUDAAPI
-cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                               const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+SIMGPU_EXPORT CUresult CUDAAPI cuGraphExecKernelNodeSetParams(
+    CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   SIMGPU_ENTER(cuGraphExecKernelNodeSetParams);
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_KERNEL_NODE_PARAMS_v1& p = *nodeParams;

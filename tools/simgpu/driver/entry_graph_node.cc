@@ -3,8 +3,9 @@
 #include "tools/simgpu/driver/graph_memory.h"
 #include "tools/simgpu/driver/node_work.h"
 
-// "Graph Management" of the driver API: nodes of each type, their parameters, and the generic calls.
-// External semaphores, batches of memory operations and conditional nodes answer NOT_SUPPORTED.
+// "Graph Management" of the driver API: nodes of each type, their parameters, and the generic
+// calls. External semaphores, batches of memory operations and conditional nodes answer
+// NOT_SUPPORTED.
 
 namespace plexrl::simgpu {
 namespace {
@@ -96,8 +97,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode,
     CUDA_KERNEL_NODE_PARAMS_v2 p;
     const CUresult result = kernel_parameters(node, &p);
     if (result == CUDA_SUCCESS) {
-      *nodeParams = {p.func,       p.gridDimX,   p.gridDimY,       p.gridDimZ,     p.blockDimX,
-                     p.blockDimY,  p.blockDimZ,  p.sharedMemBytes, p.kernelParams, p.extra};
+      *nodeParams = {p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX,
+                     p.blockDimY, p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
     }
     return result;
   });
@@ -141,9 +142,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode,
                                                              CUkernelNodeAttrID attr,
                                                              const CUkernelNodeAttrValue* value) {
   SIMGPU_ENTER(cuGraphKernelNodeSetAttribute);
-  return read(hNode, CU_GRAPH_NODE_TYPE_KERNEL, value, [&](GraphNode* node) {
-    return set_kernel_attribute(&node->work, attr, *value);
-  });
+  return read(hNode, CU_GRAPH_NODE_TYPE_KERNEL, value,
+              [&](GraphNode* node) { return set_kernel_attribute(&node->work, attr, *value); });
 }
 
 SIMGPU_EXPORT CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
@@ -326,8 +326,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, 
              [&](NodeWork* work) { return allocation_work(nodeParams, work); });
 }
 
-SIMGPU_EXPORT CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
-                                                            CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
+SIMGPU_EXPORT CUresult CUDAAPI
+cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
   SIMGPU_ENTER(cuGraphMemAllocNodeGetParams);
   return read(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out, [&](const GraphNode* node) {
     if (node->work.memory == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -116,8 +116,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObje
   SIMGPU_ENTER(cuGraphRetainUserObject);
   const std::lock_guard lock(graph_mutex());
   Graph* const found = find_graph(graph);
-  const bool is_valid = found != nullptr && object != nullptr && count > 0 &&
-                        flags <= CU_GRAPH_USER_OBJECT_MOVE;
+  const bool is_valid =
+      found != nullptr && object != nullptr && count > 0 && flags <= CU_GRAPH_USER_OBJECT_MOVE;
   if (!is_valid) return CUDA_ERROR_INVALID_VALUE;
   // Moved references are the caller's; others are new.
   if (flags != CU_GRAPH_USER_OBJECT_MOVE) object_of(object)->references += count;

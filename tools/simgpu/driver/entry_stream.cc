@@ -55,10 +55,7 @@ CUresult query_stream(bool per_thread, CUstream handle) {
   if (const CUresult error = stream->context()->error.load(std::memory_order_acquire);
       error != CUDA_SUCCESS)
     return error;
-  if (stream->capture.load(std::memory_order_relaxed) != nullptr) {
-    if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
+  if (const CUresult refused = refuse_in_capture(stream); refused != CUDA_SUCCESS) return refused;
   // The legacy stream is done when the blocking streams that its next item would wait for are.
   if (!stream->is_idle()) return CUDA_ERROR_NOT_READY;
   if (stream->kind() != Stream::Kind::kLegacy) return CUDA_SUCCESS;
@@ -74,7 +71,7 @@ CUresult synchronize_stream(bool per_thread, CUstream handle) {
   Stream* stream = nullptr;
   if (const CUresult found = find_stream(handle, per_thread, &stream); found != CUDA_SUCCESS)
     return found;
-  if (stream->capture.load() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (const CUresult refused = refuse_in_capture(stream); refused != CUDA_SUCCESS) return refused;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   std::vector<CompletionPtr> ends{stream->last()};
   if (stream->kind() == Stream::Kind::kLegacy) {
@@ -150,9 +147,21 @@ CUresult record_event(bool per_thread, CUevent handle, CUstream stream_handle) {
   return CUDA_SUCCESS;
 }
 
+CUresult external_event(bool per_thread, CUstream stream_handle, CUevent handle,
+                        CUgraphNodeType type) {
+  if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream = nullptr;
+  if (const CUresult found = find_stream(stream_handle, per_thread, &stream); found != CUDA_SUCCESS)
+    return found;
+  return capture_external_event(stream, reinterpret_cast<Event*>(handle), type);
+}
+
 CUresult record_event_with_flags(bool per_thread, CUevent handle, CUstream stream, unsigned flags) {
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (flags == CU_EVENT_RECORD_EXTERNAL) {
+    return external_event(per_thread, stream, handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+  }
   return record_event(per_thread, handle, stream);
 }
 
@@ -160,6 +169,9 @@ CUresult wait_event(bool per_thread, CUstream stream_handle, CUevent handle, uns
   if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (flags == CU_EVENT_WAIT_EXTERNAL) {
+    return external_event(per_thread, stream_handle, handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+  }
   auto* const event = reinterpret_cast<Event*>(handle);
   Stream* stream = nullptr;
   if (const CUresult found = find_stream(stream_handle, per_thread, &stream); found != CUDA_SUCCESS)
@@ -326,6 +338,10 @@ CUresult submit(CUstream handle, bool per_thread, std::unique_ptr<Operation> ope
   if (done != nullptr) *done = nullptr;
   if (stream->capture.load(std::memory_order_acquire) != nullptr)
     return capture_operation(stream, std::move(operation));
+  if (stream->kind() == Stream::Kind::kLegacy) {
+    const CUresult implicit = check_legacy_use(stream->context());
+    if (implicit != CUDA_SUCCESS) return implicit;
+  }
   CompletionPtr end = stream->enqueue(std::move(operation));
   if (done != nullptr) *done = std::move(end);
   return CUDA_SUCCESS;
@@ -429,6 +445,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuEventQuery(CUevent handle) {
   if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
   auto* const event = reinterpret_cast<Event*>(handle);
   if (event->captured_in != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   if (const CUresult error = event->context->error.load(); error != CUDA_SUCCESS) return error;
   const CompletionPtr end = recorded_end(event);
   return end == nullptr || end->is_done() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -439,6 +456,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
   if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
   auto* const event = reinterpret_cast<Event*>(handle);
   if (event->captured_in != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   if (const CompletionPtr end = recorded_end(event); end != nullptr) end->wait();
   return event->context->error.load();
 }

@@ -33,9 +33,9 @@ struct NodeWork {
   std::shared_ptr<Operation> operation;  ///< nullptr: empty, child graph, event and memory nodes
   std::shared_ptr<Graph> child;
   Event* event = nullptr;
-  std::shared_ptr<GraphMemory> memory;   ///< of an allocation or free node
-  CUdeviceptr freed = 0;                 ///< of a free node
-  std::optional<CUDA_MEMCPY3D> copy;     ///< as given; absent for a captured copy
+  std::shared_ptr<GraphMemory> memory;               ///< of an allocation or free node
+  CUdeviceptr freed = 0;                             ///< of a free node
+  std::optional<CUDA_MEMCPY3D> copy;                 ///< as given; absent for a captured copy
   std::map<int, CUlaunchAttributeValue> attributes;  ///< of a kernel node, by id
 };
 

@@ -16,8 +16,8 @@ inline bool is_full_edge(const CUgraphEdgeData& data) {
   return data.from_port == 0 && data.to_port == 0 && data.type == 0;
 }
 
-/// The nodes that handles name, as edges. INVALID_VALUE for a null list, a node of another graph, or
-/// one that occurs twice. `data` may be null.
+/// The nodes that handles name, as edges. INVALID_VALUE for a null list, a node of another graph,
+/// or one that occurs twice. `data` may be null.
 CUresult read_dependencies(const Graph& graph, const CUgraphNode* handles,
                            const CUgraphEdgeData* data, std::size_t count,
                            std::vector<GraphEdge>* edges);

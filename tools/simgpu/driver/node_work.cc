@@ -216,8 +216,7 @@ CUresult fill_parameters(const GraphNode& node, CUDA_MEMSET_NODE_PARAMS* p) {
   const auto* const operation = operation_of<FillOperation>(node);
   if (operation == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const FillShape& shape = operation->shape();
-  *p = {shape.target,        shape.pitch, shape.value,
-        shape.element_bytes, shape.width, shape.height};
+  *p = {shape.target, shape.pitch, shape.value, shape.element_bytes, shape.width, shape.height};
   return CUDA_SUCCESS;
 }
 

@@ -138,5 +138,16 @@ bool capture_event_wait(Stream* stream, Event* event, CUresult* result);
 /// invalidated) when the calling thread may not make an unsafe call (cuMemAlloc, cuCtxSynchronize,
 /// cuStreamQuery on a captured stream …) just now.
 CUresult check_unsafe_call();
+/// Defined by the graph code: what a call that waits for a stream, or asks whether it is idle,
+/// answers when the stream is in a capture: STREAM_CAPTURE_UNSUPPORTED, and the capture is
+/// invalidated.
+CUresult refuse_in_capture(Stream* stream);
+/// Defined by the graph code: CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and the capture is invalidated,
+/// when work on the legacy stream of `context` would depend on a blocking stream that is in a
+/// capture.
+CUresult check_legacy_use(Context* context);
+/// Defined by the graph code: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL, which become
+/// event nodes of the stream's capture; INVALID_VALUE outside one.
+CUresult capture_external_event(Stream* stream, Event* event, CUgraphNodeType type);
 
 }  // namespace plexrl::simgpu
