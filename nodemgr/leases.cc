@@ -211,6 +211,7 @@ void Leases::on_want(Session& session, const wire::WantLease& want) {
   session.wants = true;
   session.want_since = want.since_ns == 0 ? now : std::min(now, from_wire(want.since_ns));
   switches_.busy(who(*gang), session.want_since);
+  if (gang->epoch == kNoEpoch) trace_state(*gang, "waiting", "a thread is at the gate");
   update_wants(*gang);
 }
 

@@ -1,0 +1,68 @@
+#include "nodemgr/host_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "nodemgr/process_identity.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A /proc and /sys in a folder of their own.
+class HostMemoryTest : public ::testing::Test {
+ protected:
+  HostMemoryTest() {
+    std::string pattern = ::testing::TempDir() + "/hostXXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+    put("/proc/meminfo", "MemTotal: 2000 kB\nMemAvailable: 1000 kB\n");
+  }
+  ~HostMemoryTest() override { fs::remove_all(root_); }
+  void put(const std::string& path, const std::string& text) {
+    fs::create_directories(fs::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  std::string root_;
+};
+
+TEST_F(HostMemoryTest, WithoutACgroupFourFifthsOfWhatIsAvailable) {
+  EXPECT_EQ(default_host_budget(root_), 1000u * 1024 / 5 * 4);
+}
+
+TEST_F(HostMemoryTest, ACgroupV2LimitCounts) {
+  put("/proc/self/cgroup", "0::/box\n");
+  put("/sys/fs/cgroup/box/memory.max", "100000\n");
+  put("/sys/fs/cgroup/box/memory.current", "50000\n");
+  EXPECT_EQ(default_host_budget(root_), 40000u);
+}
+
+TEST_F(HostMemoryTest, ACgroupV1LimitCounts) {
+  put("/proc/self/cgroup", "9:memory:/box\n1:cpu:/\n");
+  put("/sys/fs/cgroup/memory/box/memory.limit_in_bytes", "100000\n");
+  put("/sys/fs/cgroup/memory/box/memory.usage_in_bytes", "90000\n");
+  EXPECT_EQ(default_host_budget(root_), 8000u);
+}
+
+TEST_F(HostMemoryTest, NoLimitIsNone) {
+  put("/proc/self/cgroup", "0::/box\n");
+  put("/sys/fs/cgroup/box/memory.max", "max\n");
+  EXPECT_EQ(default_host_budget(root_), 1000u * 1024 / 5 * 4);
+}
+
+TEST_F(HostMemoryTest, TheStartTimeIsReadBehindAnyCommandName) {
+  put("/proc/77/stat", "77 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21\n");
+  EXPECT_EQ(start_time_of(77, root_ + "/proc"), 4242u);
+  EXPECT_FALSE(start_time_of(78, root_ + "/proc"));
+}
+
+TEST(ProcessIdentity, AProcessOfAnotherStartTimeIsAnother) {
+  std::uint64_t ticks = *start_time_of(::getpid());
+  EXPECT_TRUE(open_process({::getpid(), ticks}).is_open());
+  EXPECT_FALSE(open_process({::getpid(), ticks + 1}).is_open());
+}
+
+}  // namespace
+}  // namespace plexrl::nodemgr

@@ -1,0 +1,160 @@
+#include "nodemgr/ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace plexrl::nodemgr {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr JobKey kA = 1;
+constexpr JobKey kB = 2;
+constexpr SessionKey kOne = 11;
+constexpr SessionKey kTwo = 12;
+
+/// One GPU of 1000 bytes for jobs, 50 for a process, 10000 of host memory.
+class LedgerTest : public ::testing::Test {
+ protected:
+  LedgerTest() {
+    ledger.set_gpu(0, 1000, 50);
+    ledger.set_host_budget(10000);
+  }
+  Ledger ledger;
+};
+
+TEST_F(LedgerTest, APromisePlusTheProcessMustFitTheGpu) {
+  EXPECT_TRUE(ledger.judge(1, 950).fits);
+  Admission admission = ledger.judge(1, 951);
+  EXPECT_FALSE(admission.fits);
+  EXPECT_THAT(admission.text, HasSubstr("951B"));
+  EXPECT_THAT(admission.text, HasSubstr("--memory"));
+}
+
+TEST_F(LedgerTest, AnotherProcessMustLeaveEarlierPromisesGood) {
+  ledger.admit(kA, 1, 950);
+  EXPECT_FALSE(ledger.judge(1, 100).fits);
+  ledger.admit(kA, 1, 900);
+  EXPECT_TRUE(ledger.judge(1, 100).fits);
+}
+
+TEST_F(LedgerTest, PromisesBeyondHbmMustFitHostMemory) {
+  ledger.set_host_budget(500);
+  ledger.admit(kA, 1, 700);
+  EXPECT_TRUE(ledger.judge(1, 700).fits);
+  Admission admission = ledger.judge(1, 850);
+  EXPECT_FALSE(admission.fits);
+  EXPECT_EQ(admission.needed, 550u);
+  EXPECT_EQ(admission.available, 500u);
+  EXPECT_THAT(admission.text, HasSubstr("host memory"));
+}
+
+TEST_F(LedgerTest, HostMemoryIsCountedGpuByGpu) {
+  // The empty second GPU does not help the first: bytes never move between GPUs.
+  ledger.set_gpu(1, 1000, 50);
+  ledger.set_host_budget(300);
+  ledger.admit(kA, 1, 700);
+  EXPECT_FALSE(ledger.judge(1, 700).fits);
+  EXPECT_TRUE(ledger.judge(2, 700).fits);
+}
+
+TEST_F(LedgerTest, WhoNamesNoFigureGetsWhatIsLeftForOneOfThree) {
+  EXPECT_EQ(ledger.judge(1, 0).promised, 850u);
+  ledger.admit(kA, 1, 850);
+  EXPECT_EQ(ledger.judge(1, 0).promised, 850u);
+}
+
+TEST_F(LedgerTest, AGpuThatTheNodeLacksIsRefused) {
+  EXPECT_FALSE(ledger.judge(4, 10).fits);
+  EXPECT_FALSE(ledger.judge(5, 10).fits);
+}
+
+TEST_F(LedgerTest, ChargesStayWithinTheJobsPromise) {
+  ledger.admit(kA, 1, 500);
+  ledger.attach(kOne, kA, 0, 0);
+  ledger.attach(kTwo, kA, 0, 0);
+  EXPECT_TRUE(ledger.charge(kOne, 0, 300, false));
+  EXPECT_FALSE(ledger.charge(kTwo, 0, 201, false));
+  EXPECT_TRUE(ledger.charge(kTwo, 0, 200, false));
+  EXPECT_EQ(ledger.used(kA, 0), 500u);
+  ledger.uncharge(kOne, 0, 1000, false);
+  EXPECT_EQ(ledger.used(kA, 0), 200u);
+}
+
+TEST_F(LedgerTest, HugeChargesDoNotWrapRound) {
+  ledger.admit(kA, 1, 500);
+  ledger.attach(kOne, kA, 0, 0);
+  EXPECT_TRUE(ledger.charge(kOne, 0, 400, false));
+  EXPECT_FALSE(ledger.charge(kOne, 0, ~0ull, false));
+  EXPECT_FALSE(ledger.charge(kOne, 0, ~0ull - 300, true));
+  EXPECT_EQ(ledger.used(kA, 0), 400u);
+}
+
+TEST_F(LedgerTest, UnpageableBytesMustLeaveOtherPromisesGood) {
+  ledger.admit(kA, 1, 600);
+  ledger.admit(kB, 1, 600);
+  ledger.attach(kOne, kA, 0, 0);
+  EXPECT_TRUE(ledger.charge(kOne, 0, 300, true));
+  EXPECT_FALSE(ledger.charge(kOne, 0, 1, true));
+  EXPECT_TRUE(ledger.charge(kOne, 0, 300, false));
+}
+
+TEST_F(LedgerTest, AMeasuredProcessTakesWhatWasMeasured) {
+  ledger.admit(kA, 1, 850);
+  ledger.attach(kOne, kA, 0, 10);
+  EXPECT_EQ(ledger.overhead(kOne, 0), 10u);
+  EXPECT_TRUE(ledger.judge(1, 890).fits);
+  EXPECT_FALSE(ledger.judge(1, 941).fits);
+}
+
+TEST_F(LedgerTest, TheEndOfAProcessGivesBackAllItHad) {
+  ledger.admit(kA, 1, 500);
+  ledger.attach(kOne, kA, 0, 0);
+  ledger.charge(kOne, 0, 500, false);
+  ledger.detach(kOne);
+  EXPECT_EQ(ledger.used(kA, 0), 0u);
+}
+
+TEST_F(LedgerTest, WhateverIsAdmittedAndChargedEveryPromiseCanBeMet) {
+  std::mt19937_64 rng(7);
+  std::map<JobKey, SessionKey> jobs;
+  JobKey next = 100;
+  for (int i = 0; i < 5000; ++i) {
+    std::uint64_t bytes = rng() % 400;
+    if (rng() % 4 == 0) {
+      Admission admission = ledger.judge(1, bytes);
+      if (admission.fits) {
+        ledger.admit(next, 1, admission.promised);
+        ledger.attach(next + 100000, next, 0, 0);
+        jobs[next] = next + 100000;
+        ++next;
+      }
+    } else if (!jobs.empty()) {
+      auto it = std::next(jobs.begin(), static_cast<long>(rng() % jobs.size()));
+      switch (rng() % 4) {
+        case 0:
+          ledger.detach(it->second);
+          ledger.release(it->first);
+          jobs.erase(it);
+          break;
+        case 1:
+          ledger.uncharge(it->second, 0, bytes, rng() % 2 == 0);
+          break;
+        default:
+          ledger.charge(it->second, 0, bytes, rng() % 2 == 0);
+      }
+    }
+    std::uint64_t fixed = 0;
+    for (auto [job, session] : jobs) fixed += ledger.unpageable(session, 0) + 50;
+    for (auto [job, session] : jobs) {
+      std::uint64_t own = ledger.unpageable(session, 0);
+      ASSERT_LE(ledger.promised(job, 0) + fixed - own, 1000u) << "step " << i;
+      ASSERT_LE(ledger.used(job, 0), ledger.promised(job, 0)) << "step " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plexrl::nodemgr
