@@ -1,9 +1,8 @@
 #include "interpose/elf_image.h"
 
+#include <ftw.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <cstdlib>
 
 namespace plexrl::interpose {
 namespace {
@@ -31,7 +30,7 @@ TEST(ElfImage, FindsDefinedSymbolsOnly) {
 // Functions whose meaning once changed have an old version under the same name.
 TEST(ElfImage, PrefersTheDefaultVersion) {
   const ElfImage libc = ElfImage::loaded("libc.so");
-  EXPECT_EQ(libc.symbol("realpath"), reinterpret_cast<void*>(&realpath));
+  EXPECT_EQ(libc.symbol("nftw"), reinterpret_cast<void*>(&nftw));
 }
 
 TEST(ElfImage, FindsTheObjectOfAnAddress) {
