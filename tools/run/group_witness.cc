@@ -12,6 +12,8 @@
 namespace plexrl::run {
 namespace {
 
+std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
+
 // The witness's life: one question (a byte), one answer (the mask), until the other end closes.
 [[noreturn]] void witness(int socket) {
   prctl(PR_SET_NAME, "plexrl-witness");
@@ -26,7 +28,7 @@ namespace {
     std::uint64_t seen = 0;
     signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == sizeof info) {
-      seen |= std::uint64_t{1} << (info.ssi_signo - 1);
+      seen |= bit(static_cast<int>(info.ssi_signo));
     }
     if (send(0, &seen, sizeof seen, MSG_NOSIGNAL) != sizeof seen) break;
   }
@@ -51,7 +53,19 @@ GroupWitness::~GroupWitness() {
   }
 }
 
-std::uint64_t GroupWitness::take_seen() {
+bool GroupWitness::group_got(int signal) {
+  seen_ |= ask();
+  const bool group_got_it = (seen_ & bit(signal)) != 0;
+  seen_ &= ~bit(signal);
+  // A stop signal discards a pending SIGCONT and the other way round (signal(7)), so we never take
+  // those.
+  const std::uint64_t stops = bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
+  if (signal == SIGCONT) seen_ &= ~stops;
+  if (bit(signal) & stops) seen_ &= ~bit(SIGCONT);
+  return group_got_it;
+}
+
+std::uint64_t GroupWitness::ask() {
   std::uint64_t seen = 0;
   const char question = '?';
   if (!socket_ || send(socket_.get(), &question, 1, MSG_NOSIGNAL) != 1) return 0;

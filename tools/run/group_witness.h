@@ -26,10 +26,16 @@ class GroupWitness {
   GroupWitness(const GroupWitness&) = delete;
   GroupWitness& operator=(const GroupWitness&) = delete;
 
-  /// The signals that the group was sent since the last call: bit n-1 for signal n.
-  std::uint64_t take_seen();
+  /// To be called for each signal that plexrl-run takes: true if the whole group was sent it. The
+  /// answer is given once; the next signal of that number is another one.
+  bool group_got(int signal);
 
  private:
+  std::uint64_t ask();
+
+  /// Signals that the group was sent and plexrl-run has not taken yet: bit n-1 for signal n.
+  /// Several may be pending at once, and an answer of the witness covers them all.
+  std::uint64_t seen_ = 0;
   ScopedFd socket_;
   int pid_ = -1;
 };

@@ -75,11 +75,10 @@ int JobProcess::wait(GroupWitness& witness, const BlockedSignals& signals) {
   while (status_ < 0) {
     siginfo_t info{};
     if (sigwaitinfo(&signals.set(), &info) < 0) continue;
-    const bool group_got_it = (witness.take_seen() >> (info.si_signo - 1)) & 1;
     if (info.si_signo == SIGCHLD) {
       look_after_child();
     } else {
-      take_signal(info, group_got_it);
+      take_signal(info, witness.group_got(info.si_signo));
     }
     if (stop_requested_ && child_stopped_ && status_ < 0) stop_with_child();
   }
