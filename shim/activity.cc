@@ -60,9 +60,11 @@ Activity& activity() {
 }
 
 void Activity::mark(ThreadSlot* slot, CUstream stream, std::uint64_t calls) noexcept {
-  const CUcontext context = context_of(stream);
+  // Only a per-thread stream needs its context to be told apart; the others are asked once.
+  CUcontext context = stream == CU_STREAM_PER_THREAD ? context_of(stream) : nullptr;
   StreamMark* mark = find_mark(slot, stream, context);
   if (mark == nullptr) {
+    context = context_of(stream);
     const std::lock_guard lock(mutex_);  // look() must not see half of a reused mark
     bool is_new = false;
     mark = unused_mark(slot, &is_new);

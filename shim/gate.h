@@ -49,8 +49,7 @@ class Gate {
     ThreadSlot* const slot = this_slot;
     if (slot == nullptr) [[unlikely]]
       return enter_first(stream);
-    const std::uint32_t depth = slot->depth.load(std::memory_order_relaxed);
-    slot->depth.store(depth + 1, std::memory_order_relaxed);
+    const std::uint32_t depth = count_up(slot);
     // Keeps the compiler from moving the load up; the processor is held by membarrier in close().
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (word_.load(std::memory_order_acquire) != kOpen) [[unlikely]]
@@ -63,8 +62,7 @@ class Gate {
     ThreadSlot* const slot = this_slot != nullptr ? this_slot : claim_slot();
     if (slot == nullptr) [[unlikely]]
       return;
-    const std::uint32_t depth = slot->depth.load(std::memory_order_relaxed);
-    slot->depth.store(depth + 1, std::memory_order_relaxed);
+    const std::uint32_t depth = count_up(slot);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (word_.load(std::memory_order_acquire) != kOpen) [[unlikely]]
       enter_slow(slot, depth);
@@ -86,7 +84,11 @@ class Gate {
       leave_slow(slot);
     const std::uint32_t depth = slot->depth.load(std::memory_order_relaxed);
     // Release: whoever sees the depth fall also sees the marks, and that the driver has the work.
-    slot->depth.store(depth - 1, std::memory_order_release);
+    if (depth == 1) [[likely]] {
+      slot->depth.store(0, std::memory_order_release);
+    } else {
+      slot->depth.store(depth - 1, std::memory_order_release);
+    }
   }
 
   /// Enters if that needs no waiting, as one who submits nothing. True: leave() must follow.
@@ -119,6 +121,18 @@ class Gate {
   void set_hooks(Hooks hooks) noexcept { hooks_ = hooks; }
 
  private:
+  /// Returns the depth before. The usual depth is stored as a constant, so that the processor need
+  /// not wait for the store of the call before to reach this load.
+  PLEXRL_HOT static std::uint32_t count_up(ThreadSlot* slot) noexcept {
+    const std::uint32_t depth = slot->depth.load(std::memory_order_relaxed);
+    if (depth == 0) [[likely]] {
+      slot->depth.store(1, std::memory_order_relaxed);
+    } else {
+      slot->depth.store(depth + 1, std::memory_order_relaxed);
+    }
+    return depth;
+  }
+
   PLEXRL_HOT void mark(ThreadSlot* slot, CUstream stream) noexcept {
     ThreadSlot::Cached& cached = slot->cache[ThreadSlot::index(stream)];
     const std::uint64_t calls = slot->calls.load(std::memory_order_relaxed) + 1;

@@ -15,7 +15,7 @@ namespace plexrl::shim {
 /// gated calls at the last submission. `finished` belongs to whoever looks (Activity, under its
 /// lock): the number up to which all is known to have finished. Work may be outstanding while they
 /// differ.
-struct StreamMark {
+struct alignas(64) StreamMark {
   std::atomic<std::uint64_t> submitted{0};
   std::uint64_t finished = 0;
   std::atomic<CUstream> stream{nullptr};  ///< null: belongs to no stream any more, to be reused
@@ -30,7 +30,8 @@ struct StreamMark {
 /// Slots are never freed. A thread that ends leaves its slot, with marks of work that may still
 /// run, to the next new thread. Cost on the hot path: two loads, three stores, no sharing.
 struct alignas(64) ThreadSlot {
-  static constexpr std::size_t kCachedStreams = 16;
+  static constexpr int kCachedStreamsLog2 = 5;
+  static constexpr std::size_t kCachedStreams = std::size_t{1} << kCachedStreamsLog2;
 
   /// Calls of this thread inside the driver; calls inside calls pass the gate.
   std::atomic<std::uint32_t> depth{0};
@@ -50,9 +51,10 @@ struct alignas(64) ThreadSlot {
   std::atomic<bool> in_use{true};
   ThreadSlot* next = nullptr;  ///< of all slots; set before the slot is published
 
+  /// Fibonacci hashing: handles are addresses with a common stride.
   static std::size_t index(CUstream stream) noexcept {
-    const auto bits = reinterpret_cast<std::uintptr_t>(stream);
-    return (bits ^ (bits >> 4) ^ (bits >> 8) ^ (bits >> 12)) % kCachedStreams;
+    return reinterpret_cast<std::uintptr_t>(stream) * 0x9E3779B97F4A7C15u >>
+           (64 - kCachedStreamsLog2);
   }
 };
 

@@ -39,6 +39,12 @@ ScopedFd FakeManager::dial() {
   return ScopedFd(ends[1]);
 }
 
+void FakeManager::adopt(ScopedFd socket) {
+  const std::lock_guard lock(mutex_);
+  connection_.attach(std::move(socket));
+  changed_.notify_all();
+}
+
 void FakeManager::die() {
   const std::lock_guard lock(mutex_);
   is_up_ = false;

@@ -26,6 +26,8 @@ class FakeManager {
 
   /// For Client: a new connection to this manager; invalid while it is down.
   ScopedFd dial();
+  /// The same for a process that connected by itself.
+  void adopt(ScopedFd socket);
   /// The manager dies and is away until `start`; its generation goes up.
   void die();
   void start();
