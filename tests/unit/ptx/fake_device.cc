@@ -45,10 +45,18 @@ std::unique_ptr<Module> load_module(FakeDevice& device,
     return nullptr;
   }
   std::vector<std::uint64_t> addresses;
+  std::uint64_t bytes = 0;
   for (const Variable& variable : module->variables()) {
-    addresses.push_back(device.allocate(std::max<std::size_t>(variable.bytes, 1)));
-    module->set_address(variable.name, addresses.back());
-    device.write(addresses.back(), variable.initial);
+    bytes = (bytes + variable.alignment - 1) / variable.alignment * variable.alignment;
+    addresses.push_back(bytes);
+    bytes += variable.bytes;
+  }
+  const std::uint64_t base = device.allocate(bytes);
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const Variable& variable = module->variables()[i];
+    addresses[i] += base;
+    module->set_address(variable.name, addresses[i]);
+    device.write(addresses[i], variable.initial);
   }
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     for (const Variable::Relocation& relocation : module->variables()[i].relocations) {

@@ -17,7 +17,6 @@ template <typename W, W (*kNew)(W, W, W)>
 const Op* atomic(Warp& warp, const Op* op, std::uint32_t mask) {
   Access at;
   if (!resolve(warp, op, mask, sizeof(W), at)) return op + 1;
-  ++warp.writes;
   const W* const b = source<W>(warp, op->b);
   const W* const c = source<W>(warp, op->c == kNoOperand ? op->b : op->c);
   W* const d = op->d == kNoOperand ? nullptr : destination<W>(warp, op->d);
@@ -30,7 +29,10 @@ const Op* atomic(Warp& warp, const Op* op, std::uint32_t mask) {
         !__atomic_compare_exchange_n(word, &old, fresh, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       fresh = kNew(old, b[i], c[i]);
     }
-    warp.has_changed |= fresh != old;
+    if (fresh != old) {
+      warp.has_changed = true;
+      ++warp.writes;
+    }
     if (d != nullptr) d[i] = old;
   }
   return op + 1;

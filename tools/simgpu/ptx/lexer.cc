@@ -41,9 +41,13 @@ std::size_t number_end(std::string_view s, std::size_t i) {
   return i;
 }
 
-/// "cp::async" style modifiers keep their colons; a label's single colon is a token of its own.
+/// "cp::async" style modifiers keep their colons; a label's single colon is a token of its own. Directives may be written
+/// without a space between them (".reg.b32 f").
 std::size_t word_end(std::string_view s, std::size_t i) {
+  const bool is_directive = s[i] == '.';
+  if (is_directive) ++i;
   while (i < s.size() && continues_word(s[i])) {
+    if (is_directive && s[i] == '.') break;
     if (s[i] == ':') {
       if (s.substr(i, 2) != "::") break;
       ++i;

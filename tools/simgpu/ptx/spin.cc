@@ -43,14 +43,18 @@ void grant(Warp& warp, std::uint32_t branches) {
   warp.backward_left = branches;
 }
 
+void freeze_clock(Warp& warp) {
+  warp.frozen_ns = clock_ns(warp);
+  warp.clock_is_frozen = true;
+}
+
 void start_probe(Warp& warp, const Op* op) {
   warp.is_probing = true;
   warp.has_changed = false;
   warp.probe_hash = hash_state(warp);
   warp.probe_op = op;
   warp.probe_left = kProbeBranches;
-  warp.frozen_ns = clock_ns(warp);
-  warp.clock_is_frozen = true;
+  freeze_clock(warp);
   grant(warp, 1);
 }
 
@@ -77,16 +81,24 @@ void grant_until_probe(Warp& warp) {
 void after_backward_branches(Warp& warp, const Op* op) {
   warp.since_switch += warp.granted;
   if (warp.is_probing) {
-    if (!warp.has_changed && op == warp.probe_op && hash_state(warp) == warp.probe_hash) {
+    const std::uint64_t hash = hash_state(warp);
+    if (!warp.has_changed && op == warp.probe_op && hash == warp.probe_hash) {
       resume_spinning(warp);
       warp.spinning |= warp.active;
       warp.since_switch = 0;
       return;
     }
-    if (warp.has_changed || --warp.probe_left == 0) {
+    if (--warp.probe_left == 0) {
       stop_probe(warp);
       grant_until_probe(warp);
     } else {
+      if (warp.has_changed || warp.probe_op == nullptr) {
+        // Compare with the state after the change, which may be the last.
+        warp.has_changed = false;
+        warp.probe_hash = hash;
+        warp.probe_op = op;
+        freeze_clock(warp);
+      }
       grant(warp, 1);
     }
   } else {
@@ -112,10 +124,14 @@ void start_counting(Warp& warp) {
 }
 
 void resume_spinning(Warp& warp) {
-  warp.is_probing = false;
+  // Probing from the start, so that what is written before the next backward branch is seen too.
+  warp.is_probing = true;
+  warp.has_changed = false;
+  warp.probe_op = nullptr;
+  warp.probe_left = kProbeBranches;
   warp.clock_is_frozen = false;
   warp.probe_interval = kFirstInterval;
-  warp.since_probe = kFirstInterval;
+  warp.since_probe = 0;
   grant(warp, 1);
 }
 

@@ -55,7 +55,8 @@ struct Warp {
   bool is_forced = false;    ///< the next synchronising operation doesn't wait for missing lanes
   std::uint32_t backward_left = 1;  ///< backward branches until Event::kBackward
   std::uint64_t global_bytes = 0;
-  std::uint64_t writes = 0;  ///< stores and atomics executed
+  std::uint64_t writes =
+      0;  ///< counts stores and atomics that others may see; those without effect only at times
 
   const AddressSpace* memory = nullptr;
   std::byte* shared = nullptr;

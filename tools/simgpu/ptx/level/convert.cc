@@ -111,7 +111,7 @@ template <typename F>
 PLEXRL_INLINE F round_down(F a) {
   const F r = round_nearest<F>(a);
   const F s = r > a ? r - F(1) : r;
-  return s == 0 ? r : s;
+  return s == 0 ? with_sign<F>(F(0), a) : s;
 }
 template <typename F>
 PLEXRL_INLINE F round_up(F a) {

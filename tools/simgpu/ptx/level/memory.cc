@@ -58,14 +58,19 @@ const Op* store_op(Warp& warp, const Op* op, std::uint32_t mask) {
   Access at;
   const std::size_t bytes = sizeof(M) * op->count;
   if (!resolve(warp, op, mask, bytes, at)) return op + 1;
-  ++warp.writes;
+  const bool is_visible = (op->mode & 0xf) <= static_cast<int>(Place::kShared);
+  if (is_visible && !warp.is_probing) ++warp.writes;
   for (int v = 0; v < op->count; ++v) {
     const R* const b = source<R>(warp, op->count == 1 ? op->b : op->list[v]);
     const std::size_t skip = sizeof(M) * static_cast<std::size_t>(v);
     if (warp.is_probing) [[unlikely]] {
       each_lane(at, mask, skip, [&](int i, std::byte* to) {
         const M value = static_cast<M>(b[i]);
-        if (std::memcmp(to, &value, sizeof(M)) != 0) warp.has_changed = true;
+        if (std::memcmp(to, &value, sizeof(M)) == 0) return;
+        warp.has_changed = true;
+        // Generic addresses may be the lane's own local memory.
+        const bool is_local = to >= warp.local && to < warp.local + warp.local_stride * kLanes;
+        if (is_visible && !is_local) ++warp.writes;
       });
     }
     if (at.is_strided && mask == kAllLanes && at.stride == sizeof(M)) {
