@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tools/cli/format.h"
+#include "tools/cli/nearest.h"
+#include "tools/cli/socket_path.h"
+#include "tools/cli/table.h"
+#include "tools/ctl/answer.h"
+#include "tools/ctl/job_match.h"
+#include "tools/ctl/verbs.h"
+
+namespace plexrl::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+Env env_of(std::map<std::string, std::string> variables) {
+  return [variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+TEST(Format, HasThreeDigitsAndAUnit) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_bytes(1 << 30), "1 GiB");
+  EXPECT_EQ(format_ns(1'500'000), "1.50 ms");
+  EXPECT_EQ(format_ns(125e9), "2m05s");
+  EXPECT_EQ(format_ns(3 * 3600e9 + 7 * 60e9), "3h07m");
+  EXPECT_EQ(format_ratio(0.4213), "42.1 %");
+  EXPECT_EQ(format_rfc3339(-1), "1969-12-31T23:59:59.999999999Z");
+}
+
+TEST(Table, AlignsAndMarksWhatIsAbsent) {
+  Table table({{"NAME"}, {"N", Table::Align::kRight}});
+  table.add_row({"a", "10"});
+  table.add_row({"long", ""});
+  EXPECT_EQ(table.str(), "NAME   N\na     10\nlong   -\n");
+}
+
+TEST(Table, ControlCharactersOfNamesDontReachTheTerminal) {
+  Table table({{"NAME"}});
+  table.add_row({"a\x1b[2Jb"});
+  EXPECT_EQ(table.str(), "NAME\na?[2Jb\n");
+}
+
+TEST(DidYouMean, NamesANearWordOnly) {
+  const std::vector<std::string> known = {"status", "jobs", "gpus"};
+  EXPECT_EQ(did_you_mean("statsu", known), " (did you mean status?)");
+  EXPECT_EQ(did_you_mean("xyzzy", known), "");
+}
+
+TEST(SocketPaths, TheUsersChoiceIsTheOnlyOne) {
+  const auto paths = socket_paths(env_of({{"PLEXRL_SOCKET", "/x/s"}}), "name=a");
+  ASSERT_EQ(paths.size(), 1u);
+  EXPECT_EQ(paths[0].path, "/x/s");
+  EXPECT_EQ(admin_socket_path("/x/s"), "/x/admin.sock");
+}
+
+TEST(SocketPaths, TheSystemsComesBeforeTheUsers) {
+  const auto paths = socket_paths(env_of({{"XDG_RUNTIME_DIR", "/run/user/7"}}), std::nullopt);
+  ASSERT_EQ(paths.size(), 2u);
+  EXPECT_EQ(paths[0].path, "/run/plexrl/nodemgr.sock");
+  EXPECT_TRUE(paths[0].is_system);
+  EXPECT_EQ(paths[1].path, "/run/user/7/plexrl/nodemgr.sock");
+}
+
+TEST(SocketPaths, SimulatedGpusOfEachNameHaveAFolder) {
+  const Env env = env_of({{"XDG_RUNTIME_DIR", "/r"}, {"XDG_STATE_HOME", "/s"}});
+  EXPECT_EQ(socket_paths(env, "gpus=2,name=a b").at(0).path, "/r/plexrl/simgpu-a/nodemgr.sock");
+  EXPECT_EQ(socket_paths(env, "name=../x").at(0).path, "/r/plexrl/simgpu-.._x/nodemgr.sock");
+  EXPECT_EQ(socket_paths(env, "").at(0).path, "/r/plexrl/simgpu-default/nodemgr.sock");
+  EXPECT_EQ(state_folder(env, "name=a"), "/s/plexrl/simgpu-a");
+}
+
+}  // namespace
+}  // namespace plexrl::cli
+
+namespace plexrl::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Json kJobs = Json::parse(R"([
+  {"id": "aa11", "name": "ppo", "state": "running", "hbm_bytes": 1073741824, "share_ratio": 0.5,
+   "gangs": [{"id": "1", "gpus": [0, 1], "waits_for": "aa22"}]},
+  {"id": "aa22", "name": "eval"}, {"id": "bb33", "name": "eval"}])");
+
+TEST(FindJob, TakesAnIdAUniquePrefixOrAName) {
+  EXPECT_EQ(*find_job(kJobs, "aa22"), "aa22");
+  EXPECT_EQ(*find_job(kJobs, "b"), "bb33");
+  EXPECT_EQ(*find_job(kJobs, "ppo"), "aa11");
+}
+
+TEST(FindJob, SaysWhichJobsFit) {
+  EXPECT_THAT(std::string(find_job(kJobs, "eval").status().message()), HasSubstr("aa22 bb33"));
+  EXPECT_THAT(std::string(find_job(kJobs, "aa").status().message()), HasSubstr("fits 2 jobs"));
+  EXPECT_THAT(std::string(find_job(kJobs, "pppo").status().message()),
+              HasSubstr("did you mean ppo?"));
+}
+
+TEST(Tables, ShowWhatIsThereAndLeaveTheRestEmpty) {
+  const std::string table = jobs_table(kJobs);
+  EXPECT_THAT(table, HasSubstr("1 GiB"));
+  EXPECT_THAT(table, HasSubstr("50.0 %"));
+  EXPECT_THAT(table, HasSubstr("waits for aa22"));
+  EXPECT_EQ(show_gpus(Json::parse(R"({"node": "n", "simulated": true, "gpus": []})")),
+            "node n (simulated GPU)\nno GPUs\n");
+}
+
+TEST(Tables, AnAnswerOfAnotherShapeDoesNoHarm) {
+  const Json odd = Json::parse(R"({"node": 5, "jobs": {"a": 1}, "memory": [3, {"pid": "x"}]})");
+  EXPECT_THAT(show_jobs(odd), HasSubstr("no jobs"));
+  EXPECT_THAT(show_memory(odd), HasSubstr("JOB"));
+}
+
+TEST(Status, ShowsFiguresItDoesNotKnow) {
+  const Json answer = Json::parse(
+      R"({"schema": 1, "node": "n", "host": {"budget_bytes": 2147483648}, "uptime_s": 1.5})");
+  EXPECT_EQ(show_status(answer), "node n\nhost.budget_bytes: 2 GiB\nuptime_s: 1.50 s\n");
+}
+
+}  // namespace
+}  // namespace plexrl::ctl

@@ -1,0 +1,126 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tools/run/job_env.h"
+#include "tools/run/options.h"
+
+namespace plexrl::run {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+std::variant<Options, Stop> parse(std::vector<const char*> words, Variables variables = {}) {
+  words.insert(words.begin(), "plexrl-run");
+  words.push_back(nullptr);
+  return parse_options(static_cast<int>(words.size()) - 1, words.data(),
+                       [variables](const char* name) -> const char* {
+                         const auto found = variables.find(name);
+                         return found == variables.end() ? nullptr : found->second.c_str();
+                       });
+}
+
+Options good(std::vector<const char*> words, Variables variables = {}) {
+  const auto parsed = parse(std::move(words), std::move(variables));
+  const Options* options = std::get_if<Options>(&parsed);
+  EXPECT_NE(options, nullptr) << std::get<Stop>(parsed).error;
+  return options ? *options : Options{};
+}
+
+std::string error(std::vector<const char*> words, Variables variables = {}) {
+  const auto parsed = parse(std::move(words), std::move(variables));
+  const Stop* stop = std::get_if<Stop>(&parsed);
+  EXPECT_NE(stop, nullptr);
+  if (!stop) return "";
+  EXPECT_EQ(stop->status, 125);
+  return stop->error;
+}
+
+TEST(RunOptions, TheCommandBeginsAtTheFirstWordThatIsNoOption) {
+  EXPECT_THAT(good({"--name", "x", "python", "--name", "y"}).command,
+              ElementsAre("python", "--name", "y"));
+  EXPECT_THAT(good({"--", "--odd", "--", "z"}).command, ElementsAre("--odd", "--", "z"));
+}
+
+TEST(RunOptions, ABareSimgpuDoesNotEatTheCommand) {
+  const Options bare = good({"--simgpu", "python"});
+  EXPECT_EQ(bare.simgpu, "");
+  EXPECT_THAT(bare.command, ElementsAre("python"));
+  EXPECT_EQ(good({"--simgpu=name=a,gpus=2", "python"}).simgpu, "name=a,gpus=2");
+  EXPECT_EQ(good({"python"}).simgpu, std::nullopt);
+  EXPECT_EQ(good({"python"}, {{"PLEXRL_SIMGPU", "name=e"}}).simgpu, "name=e");
+}
+
+TEST(RunOptions, FlagsWinOverTheEnvironment) {
+  const Variables variables = {
+      {"PLEXRL_TEAM", "red"}, {"PLEXRL_PRIORITY", "7"}, {"PLEXRL_MEMORY", "1GiB"}};
+  const Options from_environment = good({"x"}, variables);
+  EXPECT_EQ(from_environment.team, "red");
+  EXPECT_EQ(from_environment.priority, 7);
+  EXPECT_EQ(from_environment.memory_bytes, 1u << 30);
+  const Options from_flags = good({"--team", "blue", "--memory=2MiB", "x"}, variables);
+  EXPECT_EQ(from_flags.team, "blue");
+  EXPECT_EQ(from_flags.memory_bytes, 2u << 20);
+}
+
+TEST(RunOptions, AnOuterJobsPromiseIsNotTheInnerOnesWish) {
+  EXPECT_EQ(good({"x"}, {{"PLEXRL_MEMORY", "1GiB"}, {"PLEXRL_JOB_ID", "00"}}).memory_bytes, 0u);
+}
+
+TEST(RunOptions, TheNameIsTheBaseNameAndFitsTheWire) {
+  EXPECT_EQ(good({"/usr/bin/python3", "x"}).name, "python3");
+  const std::string long_name(64, 'n');
+  EXPECT_THAT(error({"--name", long_name.c_str(), "x"}), HasSubstr("longer than 63 bytes"));
+}
+
+TEST(RunOptions, ComplaintsNameTheValue) {
+  EXPECT_THAT(error({"--memory", "lots", "x"}), HasSubstr("lots"));
+  EXPECT_THAT(error({"--memory", "0", "x"}), HasSubstr("above zero"));
+  EXPECT_THAT(error({"--max-wait", "10", "x"}), HasSubstr("10"));
+  EXPECT_THAT(error({"--max-slowdown", "nan", "x"}), HasSubstr("nan"));
+  EXPECT_THAT(error({"--priority", "-1", "x"}), HasSubstr("-1"));
+  EXPECT_THAT(error({"x"}, {{"PLEXRL_PRIORITY", "high"}}), HasSubstr("PLEXRL_PRIORITY=high"));
+  EXPECT_THAT(error({}), HasSubstr("no command"));
+  EXPECT_THAT(error({
+                  "--",
+              }),
+              HasSubstr("no command"));
+  EXPECT_THAT(error({"--reqire", "x"}), HasSubstr("did you mean --require?"));
+}
+
+EnvBlock block(std::vector<const char*> entries) {
+  entries.push_back(nullptr);
+  return EnvBlock(entries.data());
+}
+
+TEST(JobEnv, ThePreloadIsInFrontOnce) {
+  EnvBlock env = block({"LD_PRELOAD=/x/libjemalloc.so /old/libplexrl.so:/new/libplexrl.so"});
+  preload(env, "/new/libplexrl.so");
+  EXPECT_STREQ(env.get("LD_PRELOAD"), "/new/libplexrl.so:/x/libjemalloc.so");
+  preload(env, "/new/libplexrl.so");
+  EXPECT_STREQ(env.get("LD_PRELOAD"), "/new/libplexrl.so:/x/libjemalloc.so");
+}
+
+TEST(JobEnv, LeavingAJobLeavesNothingOfIt) {
+  EnvBlock env = block({"LD_PRELOAD=/new/libplexrl.so", "PLEXRL_JOB_ID=1", "PLEXRL_JOB_SECRET=2",
+                        "PLEXRL_JOB_NAME=3", "PLEXRL_JOB_NAMES=kept"});
+  leave_job(env);
+  EXPECT_EQ(env.get("LD_PRELOAD"), nullptr);
+  EXPECT_EQ(env.get("PLEXRL_JOB_ID"), nullptr);
+  EXPECT_EQ(env.get("PLEXRL_JOB_SECRET"), nullptr);
+  EXPECT_STREQ(env.get("PLEXRL_JOB_NAMES"), "kept");
+}
+
+TEST(JobEnv, ANameIsSetOnce) {
+  EnvBlock env = block({"A=1", "B=2", "A=3"});
+  env.set("A", "4");
+  EXPECT_EQ(env.pointers().size(), 3u);  // B, A and the end
+  EXPECT_STREQ(env.get("A"), "4");
+}
+
+}  // namespace
+}  // namespace plexrl::run

@@ -1,0 +1,198 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/tools/fake_trace.h"
+#include "tools/trace/gap_report.h"
+#include "tools/trace/report_json.h"
+#include "tools/trace/summary.h"
+
+namespace plexrl::trace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+constexpr std::int64_t kMs = 1'000'000;
+
+// Two jobs on one GPU:
+//   a: running 0-40, idle 40-50, draining 50-52, waiting 52-100, loading 100-110, running 110-150,
+//   gone b: waiting 40-52, loading 52-60, running 60-100, idle 100-200 (its end)
+FakeTrace two_jobs() {
+  FakeTrace trace;
+  trace.gpu(0).job("a", 0).lease("a", 1, "running", 0, 1, 1).job("b", 30);
+  trace.lease("b", 2, "waiting", 40).lease("a", 1, "idle", 40, 1, 1);
+  trace.lease("a", 1, "draining", 50, 1, 1).lease("a", 1, "waiting", 52);
+  trace.lease("b", 2, "loading", 52, 1, 2).lease("b", 2, "running", 60, 1, 2);
+  trace.lease("b", 2, "idle", 100).lease("a", 1, "loading", 100, 1, 3);
+  trace.lease("a", 1, "running", 110, 1, 3).lease("a", 1, "gone", 150).job_end("a", 150);
+  trace.job_end("b", 200);
+  return trace;
+}
+
+TEST(Model, SlicesFollowEachOtherAndEndWithTheGang) {
+  const Model model = two_jobs().model();
+  const Gang& a = *model.gangs_of("a").at(0);
+  ASSERT_EQ(a.slices.size(), 6u);
+  for (size_t i = 1; i < a.slices.size(); ++i) {
+    EXPECT_EQ(a.slices[i].start_ns, a.slices[i - 1].end_ns);
+  }
+  EXPECT_EQ(a.slices.back().end_ns, FakeTrace::ms(150));
+  EXPECT_EQ(epoch_text(a.slices.back().generation, a.slices.back().counter), "1.3");
+  EXPECT_TRUE(model.simulated);
+  EXPECT_EQ(model.node, "n1");
+}
+
+TEST(Model, ATraceThatStopsInTheMiddleClosesEverythingAtItsLastRecord) {
+  FakeTrace trace;
+  trace.job("a", 0).lease("a", 1, "running", 0).lease("b", 2, "waiting", 70);
+  const Model model = trace.model();
+  EXPECT_EQ(model.gangs_of("a").at(0)->slices.at(0).end_ns, FakeTrace::ms(70));
+  EXPECT_EQ(model.find_job("a")->end_ns, FakeTrace::ms(70));
+}
+
+TEST(Model, ANewManagerStartsWithNothingOpenButTheJobGoesOn) {
+  FakeTrace trace;
+  trace.job("a", 0).lease("a", 1, "running", 0).lease("b", 2, "waiting", 10);
+  trace.add(60)->mutable_session()->set_event(SessionRecord::MANAGER_START);
+  trace.lease("a", 1, "running", 70).job_end("a", 90);
+  const Model model = trace.model();
+  const auto& slices = model.gangs_of("a").at(0)->slices;
+  ASSERT_EQ(slices.size(), 2u);
+  EXPECT_EQ(slices[0].end_ns, FakeTrace::ms(10));
+  EXPECT_EQ(slices[1].end_ns, FakeTrace::ms(90));
+  EXPECT_EQ(model.find_job("a")->end_ns, FakeTrace::ms(90));
+}
+
+TEST(Summary, TimesAreSumsOfSlices) {
+  const Summary summary = summarize(two_jobs().model());
+  const JobSummary& a = summary.jobs.at(0);
+  EXPECT_EQ(a.running_ns, 80 * kMs);
+  EXPECT_EQ(a.waiting_ns, 48 * kMs);
+  EXPECT_EQ(a.paging_ns, 10 * kMs);
+  EXPECT_EQ(a.draining_ns, 2 * kMs);
+  EXPECT_EQ(a.idle_ns, 10 * kMs);
+  EXPECT_EQ(a.wall_ns, 150 * kMs);
+  EXPECT_DOUBLE_EQ(a.duty_ratio(), 80.0 / 150);
+  EXPECT_DOUBLE_EQ(a.slowdown_ratio(), 150.0 / 90);
+  EXPECT_EQ(summary.span_ns, 200 * kMs);
+}
+
+TEST(Summary, AGpuRunsOrSwitchesButNotBoth) {
+  const Summary summary = summarize(two_jobs().model());
+  const GpuSummary& gpu = summary.gpus.at(0);
+  EXPECT_EQ(gpu.running_ns, 120 * kMs);   // 0-40, 60-100, 110-150
+  EXPECT_EQ(gpu.switching_ns, 20 * kMs);  // 50-60, 100-110
+  EXPECT_DOUBLE_EQ(gpu.duty_ratio, 120.0 / 200);
+}
+
+TEST(Summary, OverlappingGangsCountOnceForTheGpu) {
+  FakeTrace trace;
+  trace.gpu(0).job("a", 0).lease("a", 1, "running", 0).lease("a", 2, "running", 50);
+  trace.lease("a", 1, "gone", 100).lease("a", 2, "gone", 150).job_end("a", 150);
+  const Summary summary = summarize(trace.model());
+  EXPECT_EQ(summary.jobs.at(0).running_ns, 200 * kMs);
+  EXPECT_EQ(summary.gpus.at(0).running_ns, 150 * kMs);
+}
+
+TEST(Summary, IdleTimeIsSplitByTheCausesOfGaps) {
+  FakeTrace trace;
+  trace.job("a", 0).lease("a", 1, "running", 0).lease("a", 1, "idle", 10);
+  trace.gap("a", 1, 10, 40, "tool_call").gap("a", 1, 30, 60, "network");
+  trace.lease("a", 1, "running", 100).job_end("a", 110);
+  const Summary summary = summarize(trace.model());
+  EXPECT_THAT(summary.jobs.at(0).idle_by_ns,
+              ElementsAre(Pair("network", 20 * kMs), Pair("tool_call", 30 * kMs),
+                          Pair("unknown", 40 * kMs)));
+}
+
+TEST(Summary, BytesGoToTheJobThatMovedThem) {
+  FakeTrace trace = two_jobs();
+  SwitchRecord* record = trace.add(60)->mutable_switch_();
+  record->set_out_job_id("a");
+  record->set_in_job_id("b");
+  record->set_out_bytes(100);
+  record->set_in_bytes(30);
+  record->set_untouched_bytes(7);
+  const Summary summary = summarize(trace.model());
+  EXPECT_EQ(summary.jobs.at(0).out_bytes, 100u);
+  EXPECT_EQ(summary.jobs.at(0).saved.untouched_bytes, 7u);
+  EXPECT_EQ(summary.jobs.at(0).in_bytes, 0u);
+  EXPECT_EQ(summary.jobs.at(1).in_bytes, 30u);
+  EXPECT_EQ(summary.gpus.at(0).swaps, 1u);
+}
+
+TEST(Summary, WaitingForAdmissionIsQueued) {
+  FakeTrace trace;
+  trace.job_event(SessionRecord::JOB_QUEUED, "a", 0).job("a", 25).job_end("a", 60);
+  const JobSummary job = summarize(trace.model()).jobs.at(0);
+  EXPECT_EQ(job.queued_ns, 25 * kMs);
+  EXPECT_EQ(job.wall_ns, 35 * kMs);
+}
+
+TEST(Pieces, SubtractCutsOnBothSides) {
+  EXPECT_THAT(subtract({{0, 10}, {20, 30}}, {{2, 4}, {8, 22}, {29, 40}}),
+              ElementsAre(Pair(0, 2), Pair(4, 8), Pair(22, 29)));
+  EXPECT_THAT(merge({{5, 9}, {0, 5}, {7, 12}, {20, 20}}), ElementsAre(Pair(0, 12)));
+}
+
+TEST(SummaryJson, HasTheContractsKeysAndUnits) {
+  const Model model = two_jobs().clock(0, 1'700'000'000'000'000'000).model();
+  const Json json = summary_json(model, summarize(model));
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["simulated"], true);
+  EXPECT_EQ(json["node"], "n1");
+  const Json& job = json["summary"]["jobs"][0];
+  EXPECT_DOUBLE_EQ(job["running_s"].get<double>(), 0.080);
+  for (const char* key : {"waiting_s", "paging_s", "idle_s", "idle_by", "duty_ratio",
+                          "slowdown_ratio", "out_bytes", "in_bytes"}) {
+    EXPECT_TRUE(job.contains(key)) << key;
+  }
+  for (const char* key : {"untouched_bytes", "repeated_bytes", "unchanged_bytes", "shared_bytes"}) {
+    EXPECT_TRUE(job["saved"].contains(key)) << key;
+  }
+  EXPECT_TRUE(job["team"].is_null());
+}
+
+TEST(SwapsJson, HasWallTimeAndStages) {
+  FakeTrace trace;
+  trace.clock(0, 1'700'000'000'000'000'000);
+  SwitchRecord* record = trace.add(1500)->mutable_switch_();
+  record->set_in_job_id("b");
+  record->set_out_bytes(5);
+  record->set_in_bytes(6);
+  record->set_drain_ns(77);
+  const Json swap = swaps_json(trace.model())["swaps"][0];
+  EXPECT_EQ(swap["at"], "2023-11-14T22:13:21.500000000Z");
+  EXPECT_EQ(swap["mono_ns"], FakeTrace::ms(1500));
+  EXPECT_TRUE(swap["out_job"].is_null());
+  EXPECT_EQ(swap["in_job"], "b");
+  EXPECT_EQ(swap["moved_bytes"], 11);
+  EXPECT_EQ(swap["stages"]["drain_ns"], 77);
+  EXPECT_TRUE(swap["link_ratio"].is_null());
+}
+
+TEST(Gaps, WithoutRecordsTheyAreTheIdleSlices) {
+  const auto gaps = longest_gaps(two_jobs().model(), 10);
+  ASSERT_EQ(gaps.size(), 2u);
+  EXPECT_EQ(gaps[0].job_id, "b");
+  EXPECT_EQ(gaps[0].length_ns(), 100 * kMs);
+  EXPECT_EQ(gaps[1].length_ns(), 10 * kMs);
+  EXPECT_EQ(longest_gaps(two_jobs().model(), 1).size(), 1u);
+}
+
+TEST(Gaps, TheHistogramCountsEachOnce) {
+  FakeTrace trace;
+  trace.gap("a", 1, 0, 3, "").gap("a", 1, 10, 14, "").gap("a", 1, 20, 80, "");
+  const auto buckets = gap_histogram(trace.model());
+  std::vector<std::int64_t> edges;
+  std::vector<std::uint64_t> counts;
+  for (const GapBucket& bucket : buckets) {
+    edges.push_back(bucket.to_ns / kMs);
+    counts.push_back(bucket.count);
+  }
+  EXPECT_THAT(edges, ElementsAre(1, 2, 5, 10, 20, 50, 100));
+  EXPECT_THAT(counts, ElementsAre(0, 0, 2, 0, 0, 0, 1));
+  EXPECT_TRUE(gap_histogram(FakeTrace().model()).empty());
+}
+
+}  // namespace
+}  // namespace plexrl::trace
