@@ -59,6 +59,8 @@ std::string admin_socket_path(const std::string& job_socket) {
 }
 
 std::string state_folder(const Env& env, const std::optional<std::string>& simgpu) {
+  // What the user names is meant as it is, for the simulated GPU too.
+  if (const std::string data = value_of(env, "PLEXRL_DATA"); !data.empty()) return data;
   std::string base;
   if (const std::string state = value_of(env, "XDG_STATE_HOME"); !state.empty()) {
     base = state + "/plexrl";

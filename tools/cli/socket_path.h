@@ -40,8 +40,8 @@ std::string user_socket_folder(const Env& env);
 /// The administration socket that belongs to a job socket.
 std::string admin_socket_path(const std::string& job_socket);
 
-/// ${XDG_STATE_HOME:-~/.local/state}/plexrl; for root /var/lib/plexrl.
-/// With `simgpu`, the folder simgpu-NAME in it.
+/// $PLEXRL_DATA; else ${XDG_STATE_HOME:-~/.local/state}/plexrl, for root /var/lib/plexrl.
+/// With `simgpu`, the folder simgpu-NAME in it, except for $PLEXRL_DATA, which is taken as it is.
 std::string state_folder(const Env& env, const std::optional<std::string>& simgpu);
 
 /// Every folder where a manager that this user can reach may have left its state: the user's own,
