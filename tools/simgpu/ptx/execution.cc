@@ -26,6 +26,10 @@ struct ResidentBlock {
   std::vector<WarpTurn> turns;
   std::size_t cursor = 0;  ///< warp whose turn it is
   std::size_t done = 0;    ///< warps
+  // What is left of the current turns. Kept when the budget runs out, so that it doesn't matter
+  // where that is.
+  std::uint64_t warp_turn = 0;
+  std::uint64_t block_turn = kBlockTurn;
 };
 
 }  // namespace
@@ -106,6 +110,8 @@ struct Execution::Impl {
     fresh->turns.assign(block.warps.size(), {});
     fresh->cursor = 0;
     fresh->done = 0;
+    fresh->warp_turn = 0;
+    fresh->block_turn = kBlockTurn;
     resident.push_back(std::move(fresh));
   }
 
@@ -205,26 +211,38 @@ struct Execution::Impl {
   enum class BlockResult : std::uint8_t { kDone, kStalled, kTurnOver, kBudget, kFault };
 
   BlockResult run_block(ResidentBlock& home, std::uint64_t& budget) {
-    std::uint64_t turn = kBlockTurn;
     const std::size_t count = home.turns.size();
     while (home.done < count) {
-      std::uint64_t time = now();
-      std::size_t tried = 0;
-      for (; tried < count; ++tried) {
-        if (can_run(*home.block.warps[home.cursor], home.turns[home.cursor], time)) break;
-        home.cursor = (home.cursor + 1) % count;
+      if (home.block_turn == 0) {
+        home.block_turn = kBlockTurn;
+        return BlockResult::kTurnOver;
       }
-      if (tried == count) return BlockResult::kStalled;
+      if (home.warp_turn == 0) {
+        if (!choose_warp(home)) return BlockResult::kStalled;
+        home.warp_turn = kWarpTurn;
+      }
       if (budget == 0) return BlockResult::kBudget;
-      if (turn == 0) return BlockResult::kTurnOver;
-      const std::uint64_t limit = std::min({budget, turn, kWarpTurn});
       std::uint64_t used = 0;
-      if (!run_warp(home, home.cursor, limit, used)) return BlockResult::kFault;
+      if (!run_warp(home, home.cursor, std::min(budget, home.warp_turn), used)) {
+        return BlockResult::kFault;
+      }
       budget -= used;
-      turn -= std::min(turn, std::max<std::uint64_t>(used, 1));
-      home.cursor = (home.cursor + 1) % count;
+      home.warp_turn -= used;
+      home.block_turn -= std::min(home.block_turn, std::max<std::uint64_t>(used, 1));
+      if (home.turns[home.cursor].state != WarpTurn::State::kReady) home.warp_turn = 0;
+      if (home.warp_turn == 0) home.cursor = (home.cursor + 1) % count;
     }
     return BlockResult::kDone;
+  }
+
+  /// Moves the cursor to the next warp that can run. False when there is none.
+  bool choose_warp(ResidentBlock& home) const {
+    const std::uint64_t time = now();
+    for (std::size_t tried = 0; tried < home.turns.size(); ++tried) {
+      if (can_run(*home.block.warps[home.cursor], home.turns[home.cursor], time)) return true;
+      home.cursor = (home.cursor + 1) % home.turns.size();
+    }
+    return false;
   }
 
   /// When something can go on, as far as we know.

@@ -41,8 +41,8 @@ std::size_t number_end(std::string_view s, std::size_t i) {
   return i;
 }
 
-/// "cp::async" style modifiers keep their colons; a label's single colon is a token of its own. Directives may be written
-/// without a space between them (".reg.b32 f").
+/// "cp::async" style modifiers keep their colons; a label's single colon is a token of its own.
+/// Directives may be written without a space between them (".reg.b32 f").
 std::size_t word_end(std::string_view s, std::size_t i) {
   const bool is_directive = s[i] == '.';
   if (is_directive) ++i;
