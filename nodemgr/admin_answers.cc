@@ -40,6 +40,14 @@ Json gpu_list(std::uint64_t mask) {
   return list;
 }
 
+/// In words: who stands in the way, and why it takes time.
+Json waits_for(const AdminContext& context, const policy::Gang& state) {
+  if (state.phase != policy::Phase::kWaiting || state.wait_reason.empty()) return nullptr;
+  auto other = context.leases.gangs().find(static_cast<std::uint64_t>(state.waits_for));
+  if (other == context.leases.gangs().end()) return state.wait_reason;
+  return cat("job '", other->second.job->name, "': ", state.wait_reason);
+}
+
 Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy::Gang& state) {
   Json pids = Json::array();
   Json reason = nullptr;
@@ -57,12 +65,7 @@ Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy:
   bool held = gang.epoch != wire::Epoch{};
   json["epoch"] = held ? Json(cat(gang.epoch.generation, ".", gang.epoch.counter)) : Json(nullptr);
   json["exclusive_reason"] = reason;
-  bool waits = state.phase == policy::Phase::kWaiting;
-  json["waits_for"] = waits && state.waits_for != policy::kNoGang
-                          ? Json(cat(static_cast<std::uint64_t>(state.waits_for)))
-                          : Json(nullptr);
-  json["wait_reason"] =
-      waits && !state.wait_reason.empty() ? Json(state.wait_reason) : Json(nullptr);
+  json["waits_for"] = waits_for(context, state);
   json["idle"] = state.idle;
   return json;
 }
@@ -146,6 +149,7 @@ Json gpus_json(const AdminContext& context) {
   const policy::State& state = context.leases.state();
   for (const auto& [index, gpu] : context.node.gpus) {
     Json holder = nullptr;
+    Json holder_gang = nullptr;
     Json queue = Json::array();
     std::uint64_t ours = 0;
     for (const auto& [id, gang] : state.gangs) {
@@ -154,10 +158,12 @@ Json gpus_json(const AdminContext& context) {
         ours += static_cast<std::uint64_t>(memory->second.resident + memory->second.fixed);
       }
       bool here = (gang.held & policy::gpu_bit(index)) != 0;
-      Json entry = {{"gang", cat(static_cast<std::uint64_t>(id))}, {"job", gang.job}};
-      if (gang.holds_lease() && here) holder = entry;
+      if (gang.holds_lease() && here) {
+        holder = gang.job;
+        holder_gang = cat(static_cast<std::uint64_t>(id));
+      }
       if (gang.phase == policy::Phase::kWaiting && (gang.gpus & policy::gpu_bit(index)) != 0) {
-        queue.push_back(entry);
+        queue.push_back(gang.job);
       }
     }
     Json json;
@@ -169,6 +175,7 @@ Json gpus_json(const AdminContext& context) {
     json["used_by_plexrl_bytes"] = ours;
     json["used_by_others_bytes"] = gpu.others;
     json["holder"] = holder;
+    json["holder_gang"] = holder_gang;
     json["queue"] = queue;
     json["duty_ratio"] = nullptr;
     json["out_bytes_s"] = nullptr;
@@ -244,6 +251,13 @@ Json head(const AdminContext& context) {
   return json;
 }
 
+std::string verb_of(const std::string& request) {
+  Json parsed = Json::parse(request, nullptr, false);
+  if (!parsed.is_object()) return "";
+  auto verb = parsed.find("verb");
+  return verb != parsed.end() && verb->is_string() ? verb->get<std::string>() : "";
+}
+
 std::string error_line(const AdminContext& context, const std::string& text) {
   Json json = head(context);
   json["error"] = text;
@@ -252,13 +266,20 @@ std::string error_line(const AdminContext& context, const std::string& text) {
 
 }  // namespace
 
+bool is_reload(const std::string& request) { return verb_of(request) == "reload"; }
+
+std::string admin_outcome(const AdminContext& context, const absl::Status& status) {
+  if (!status.ok()) return error_line(context, message_of(status));
+  Json json = head(context);
+  json["done"] = true;
+  return json.dump();
+}
+
 std::string admin_answer(const AdminContext& context, const std::string& request) {
-  Json parsed = Json::parse(request, nullptr, false);
-  auto verb_field = parsed.is_object() ? parsed.find("verb") : parsed.end();
-  if (!parsed.is_object() || verb_field == parsed.end() || !verb_field->is_string()) {
+  std::string verb = verb_of(request);
+  if (verb.empty()) {
     return error_line(context, "a request is one line such as {\"verb\":\"jobs\"}");
   }
-  std::string verb = verb_field->get<std::string>();
   Json json = head(context);
   if (verb == "status") {
     json["manager"] = manager_json(context);

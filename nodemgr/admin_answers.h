@@ -20,4 +20,9 @@ struct AdminContext {
 /// payloads. What is wrong with a request is said in {"error": …}. Verbs: status jobs gpus memory.
 std::string admin_answer(const AdminContext& context, const std::string& request);
 
+/// Is it {"verb":"reload"}? Then the caller reloads, and answers with admin_outcome.
+bool is_reload(const std::string& request);
+/// {"done": true}, or what went wrong in {"error": …}.
+std::string admin_outcome(const AdminContext& context, const absl::Status& status);
+
 }  // namespace plexrl::nodemgr

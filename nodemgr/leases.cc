@@ -159,6 +159,8 @@ void Leases::leave(Session& session) {
 void Leases::lost(Session& session) {
   LeaseGang* gang = gang_of(session);
   if (gang == nullptr) return;
+  session.wants = false;  // it asks again when it is back
+  update_wants(*gang);
   for (auto& [gpu, eviction] : gang->evictions) {
     if (eviction.awaiting.erase(session.id) != 0) eviction.failed = true;
     check_eviction(*gang, gpu);

@@ -52,15 +52,17 @@ void say_ready(const settings::Values& values) {
 }
 
 /// A bad file changes nothing.
-void reload(Manager& manager, int argc, char** argv) {
+absl::Status reload(Manager& manager, int argc, char** argv) {
   absl::StatusOr<LoadedSettings> loaded = load_settings(argc, argv, environ);
   if (!loaded.ok()) {
     log_line(LogLevel::kWarning, "main",
              cat("settings not reloaded: ", message_of(loaded.status()), ", going on as before"));
-    return;
+    return loaded.status();
   }
+  set_log_level(loaded->values.text("log"));
   manager.reload(loaded->values);
   log_line(LogLevel::kInfo, "main", cat("settings reloaded file='", loaded->file, "'"));
+  return absl::OkStatus();
 }
 
 int serve(Manager& manager, const sigset_t& signals, int argc, char** argv) {
@@ -70,12 +72,13 @@ int serve(Manager& manager, const sigset_t& signals, int argc, char** argv) {
     signalfd_siginfo info{};
     while (::read(signal_fd.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
       if (info.ssi_signo == SIGHUP) {
-        reload(manager, argc, argv);
+        if (!reload(manager, argc, argv).ok()) continue;  // said, and nothing has changed
       } else {
         stop = true;
       }
     }
   });
+  manager.set_on_reload([&] { return reload(manager, argc, argv); });
   while (!stop && !manager.wants_to_end()) manager.run_once(std::chrono::nanoseconds(-1));
   log_line(LogLevel::kInfo, "main", stop ? "stopping" : "stopping, the last job has gone");
   return kDone;

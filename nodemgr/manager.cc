@@ -66,6 +66,18 @@ std::chrono::seconds as_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time);
 }
 
+/// What the driver keeps for itself: used, and no process's. More than an eighth is not that but
+/// something the driver does not attribute.
+std::uint64_t driver_reserve(GpuProbe& probe, int index, std::uint64_t total) {
+  std::optional<GpuUse> use = probe.use(index);
+  if (!use || !use->knows_processes) return 0;
+  std::uint64_t reserve = use->used_bytes;
+  for (const GpuUse::Process& process : use->processes) {
+    reserve -= std::min(reserve, process.bytes);
+  }
+  return reserve <= total / 8 ? reserve : 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& values,
@@ -117,6 +129,7 @@ absl::Status Manager::take_gpus(const settings::Values& values) {
                        ? node_.options.gpu_overhead
                        : std::min(kDefaultOverhead, gpu.info.total_bytes / 16);
     node_.simulated |= gpu.info.simulated;
+    gpu.reserved = driver_reserve(*probe_, static_cast<int>(i), gpu.info.total_bytes);
   }
   size_chunks();
   for (auto& [index, gpu] : node_.gpus) node_.set_others(index, 0);
@@ -191,6 +204,9 @@ absl::Status Manager::open_sockets() {
   node_.loop.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
   admin_ = std::make_unique<AdminServer>(
       node_.loop, *std::move(admin), [this](const std::string& request) {
+        if (is_reload(request))
+          return admin_outcome({node_, *leases_, socket_path_, started_},
+                               on_reload_ ? on_reload_() : absl::OkStatus());
         return admin_answer({node_, *leases_, socket_path_, started_}, request);
       });
   return absl::OkStatus();
@@ -222,6 +238,15 @@ void Manager::keep_time() {
   });
 }
 
+std::uint64_t Manager::accounted_bytes(int gpu) const {
+  std::int64_t sum = 0;
+  for (const auto& [id, gang] : leases_->state().gangs) {
+    auto memory = gang.memory.find(gpu);
+    if (memory != gang.memory.end()) sum += memory->second.resident + memory->second.fixed;
+  }
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
+}
+
 void Manager::measure_others() {
   // While something moves, figures of the driver and ours differ by what is on the way.
   if (!leases_->is_switching()) {
@@ -237,6 +262,10 @@ void Manager::measure_others() {
         others += process.bytes;
         gpu.bypass_pids.insert(process.pid);
       }
+      // In a container the driver's pids may not be ours: then all our own would count as others.
+      // Nobody can use more than what is used beyond our own accounts.
+      std::uint64_t accounted = accounted_bytes(index) + gpu.reserved;
+      others = std::min(others, use->used_bytes - std::min(use->used_bytes, accounted));
       if (others == gpu.others) continue;
       node_.set_others(index, others);
       leases_->gpu_changed(index);

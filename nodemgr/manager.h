@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -34,6 +35,9 @@ class Manager {
   /// New settings for what may change while it runs: [policy], [trace] limits, [host] budget.
   void reload(const settings::Values& values);
 
+  /// What the administration verb `reload` does; its outcome is the answer.
+  void set_on_reload(std::function<absl::Status()> reload) { on_reload_ = std::move(reload); }
+
   EventLoop& loop() { return node_.loop; }
   const Node& node() const { return node_; }
   const Leases& leases() const { return *leases_; }
@@ -47,6 +51,7 @@ class Manager {
   void start_parts(const settings::Values& values);
   void size_chunks();
   void measure_others();
+  std::uint64_t accounted_bytes(int gpu) const;
   void keep_time();
 
   void accept_all();
@@ -65,6 +70,7 @@ class Manager {
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Jobs> jobs_;
   std::unique_ptr<AdminServer> admin_;
+  std::function<absl::Status()> on_reload_;
   std::chrono::nanoseconds started_{0};
   bool exit_when_idle_ = false;
   bool wants_to_end_ = false;

@@ -70,7 +70,8 @@ void Node::set_others(int index, std::uint64_t others) {
   std::uint64_t budget = options.gpu_memory != 0
                              ? std::min(options.gpu_memory, gpu.info.total_bytes)
                              : gpu.info.total_bytes;
-  std::uint64_t left = gpu.info.total_bytes - std::min(gpu.info.total_bytes, others);
+  std::uint64_t taken = std::min(gpu.info.total_bytes, others + gpu.reserved);
+  std::uint64_t left = gpu.info.total_bytes - taken;
   std::uint64_t usable = std::min(budget, left);
   gpu.usable = usable - std::min(usable, reserve_bytes);
   ledger.set_gpu(index, gpu.usable, gpu.overhead);

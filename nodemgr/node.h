@@ -87,6 +87,7 @@ struct NodeGpu {
   GpuInfo info;
   std::uint64_t usable = 0;    ///< for jobs: within the budget, less reserve and others' use
   std::uint64_t others = 0;    ///< bytes used by processes that are not ours
+  std::uint64_t reserved = 0;  ///< by the driver itself, with no process there
   std::uint64_t overhead = 0;  ///< of an unmeasured process
   std::set<std::int64_t> bypass_pids;
 };

@@ -109,7 +109,9 @@ void Sessions::charge(Session& session, const Packet& packet) {
                        node_.ledger.used(job, gpu)};
   node_.publish(*session.job);
   session.client->send(wire::Type::kCharged, packet.request, answer);
-  if (granted) leases_.memory_changed(session, gpu);
+  if (!granted) return;
+  leases_.memory_changed(session, gpu);
+  reserve_slabs(gpu);
 }
 
 void Sessions::uncharge(Session& session, const Packet& packet) {

@@ -202,6 +202,23 @@ void Sessions::ended(SessionKey id) {
   leases_.step();
 }
 
+void Sessions::reserve_slabs(int gpu) {
+  std::uint64_t in_all = 0;
+  std::map<JobKey, std::uint64_t> pageable;
+  for (const auto& [id, session] : node_.sessions) {
+    std::uint64_t bytes = node_.ledger.pageable(id, gpu);
+    pageable[session->job->key] += bytes;
+    in_all += bytes + node_.ledger.unpageable(id, gpu) + node_.ledger.overhead(id, gpu);
+  }
+  std::uint64_t usable = node_.ledger.usable(gpu);
+  if (pageable.size() < 2 || in_all <= usable) return;
+  for (auto [job, bytes] : pageable) {
+    std::uint64_t may_leave = std::min(bytes, in_all - usable);
+    std::uint64_t count = (may_leave + node_.chunk_bytes - 1) / node_.chunk_bytes;
+    node_.slabs->reserve(job, node_.chunk_bytes, count);
+  }
+}
+
 void Sessions::hand_out_slabs() {
   for (const Slabs::Ready& ready : node_.slabs->finished()) {
     Session* session = node_.find_session(ready.session);

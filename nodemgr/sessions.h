@@ -26,6 +26,8 @@ class Sessions {
   void disconnected(Session& session);
   /// A session known from the journal: it is awaited until it comes back or its process is dead.
   void expect(std::unique_ptr<Session> session);
+  /// Has slabs made ahead for what may have to leave HBM, so that no switch waits for them.
+  void reserve_slabs(int gpu);
   /// Slabs that are ready go to those who asked.
   void hand_out_slabs();
 

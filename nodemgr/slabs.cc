@@ -61,29 +61,51 @@ void Slabs::populate_loop() {
   }
 }
 
-bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request) {
-  for (auto& [id, slab] : slabs_) {
-    if (slab.session != 0 || slab.job != job || slab.bytes != bytes || !slab.fd.is_open()) continue;
-    slab.session = session;
-    at_once_.push_back({id, bytes, session, request, slab.fd.get()});
-    wake_loop();
-    return true;
-  }
-  if (bytes > budget_) return false;
-  if (in_use_ > budget_ - bytes) drop_kept();
-  if (in_use_ > budget_ - bytes) return false;
+Slabs::Slab& Slabs::make(JobKey job, std::uint64_t bytes) {
   in_use_ += bytes;
   std::uint64_t id = next_id_++;
   Slab& slab = slabs_[id];
   slab.bytes = bytes;
   slab.job = job;
-  slab.session = session;
   {
     std::lock_guard lock(mutex_);
-    to_do_.push_back({id, bytes, request, ScopedFd()});
+    to_do_.push_back({id, bytes, ScopedFd()});
   }
   changed_.notify_one();
+  return slab;
+}
+
+bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request) {
+  Slab* in_making = nullptr;
+  for (auto& [id, slab] : slabs_) {
+    if (slab.session != 0 || slab.job != job || slab.bytes != bytes) continue;
+    if (slab.fd.is_open()) {
+      slab.session = session;
+      at_once_.push_back({id, bytes, session, request, slab.fd.get()});
+      wake_loop();
+      return true;
+    }
+    if (in_making == nullptr) in_making = &slab;
+  }
+  if (in_making == nullptr) {
+    if (bytes > budget_) return false;
+    if (in_use_ > budget_ - bytes) drop_kept();
+    if (in_use_ > budget_ - bytes) return false;
+    in_making = &make(job, bytes);
+  }
+  in_making->session = session;
+  in_making->request = request;
   return true;
+}
+
+void Slabs::reserve(JobKey job, std::uint64_t bytes, std::uint64_t count) {
+  std::uint64_t have = 0;
+  for (const auto& [id, slab] : slabs_) {
+    if (slab.job == job) have += slab.bytes;
+  }
+  for (; have < count * bytes && bytes <= budget_ && in_use_ <= budget_ - bytes; have += bytes) {
+    make(job, bytes);
+  }
 }
 
 std::vector<Slabs::Ready> Slabs::finished() {
@@ -101,7 +123,7 @@ std::vector<Slabs::Ready> Slabs::finished() {
       continue;
     }
     Slab& slab = it->second;
-    Ready result{work.id, work.bytes, slab.session, work.request, -1};
+    Ready result{work.id, work.bytes, slab.session, slab.request, -1};
     if (work.fd.is_open()) {
       slab.fd = std::move(work.fd);
       result.fd = slab.fd.get();
@@ -110,7 +132,7 @@ std::vector<Slabs::Ready> Slabs::finished() {
       in_use_ -= slab.bytes;
       slabs_.erase(it);
     }
-    ready.push_back(result);
+    if (result.session != 0) ready.push_back(result);  // else it was made ahead
   }
   return ready;
 }
@@ -147,7 +169,7 @@ void Slabs::drop_session(SessionKey session) {
     Slab& slab = it->second;
     if (slab.session == session && session != 0) {
       slab.session = 0;
-      if (!slab.fd.is_open()) {  // not made yet, or of an earlier manager: nothing to keep
+      if (slab.foreign) {  // it goes with the process
         in_use_ -= slab.bytes;
         it = slabs_.erase(it);
         continue;

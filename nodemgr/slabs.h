@@ -41,6 +41,9 @@ class Slabs {
   /// Asks for a slab; the answer comes from `finished`, at once for one that is kept. False, and no
   /// answer: over the budget.
   bool ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request);
+  /// Makes slabs ahead, so that the job has `count` of this size, in use and kept together; as far
+  /// as the budget goes.
+  void reserve(JobKey job, std::uint64_t bytes, std::uint64_t count);
   int event_fd() const { return event_.get(); }
   std::vector<Ready> finished();
 
@@ -62,15 +65,16 @@ class Slabs {
     ScopedFd fd;  ///< closed while it is made, and for a foreign one
     std::uint64_t bytes = 0;
     JobKey job = 0;
-    SessionKey session = 0;  ///< 0: kept
-    bool foreign = false;    ///< made by an earlier manager
+    SessionKey session = 0;     ///< 0: kept
+    std::uint64_t request = 0;  ///< to be answered when it has been made
+    bool foreign = false;       ///< made by an earlier manager
   };
   struct Work {
     std::uint64_t id = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t request = 0;
     ScopedFd fd;
   };
+  Slab& make(JobKey job, std::uint64_t bytes);
   void populate_loop();
   void wake_loop();
   void drop_kept();

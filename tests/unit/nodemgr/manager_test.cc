@@ -185,6 +185,22 @@ TEST_F(ManagerTest, ASlabIsASealedPopulatedMemfdAndComesBackToItsJobOnly) {
   ::munmap(memory, slab.bytes);
 }
 
+TEST_F(ManagerTest, SlabsAreMadeAheadForWhatMayHaveToLeave) {
+  FakeJob job_a = admit(700 * kMiB, "a");
+  FakeJob job_b = admit(700 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
+  EXPECT_EQ(manager_->node().slabs->bytes_in_use(), 0u) << "alone nothing ever leaves";
+  FakeProcess b = join_with(job_b, {0}, 700 * kMiB);
+  std::uint64_t made = manager_->node().slabs->bytes_in_use();
+  EXPECT_GE(made, 2 * 400 * kMiB);
+  EXPECT_LE(made, 2 * 500 * kMiB);
+  std::optional<Packet> packet;
+  a.peer.send(Type::kSlabRequest, wire::SlabRequest{a.welcome.chunk_bytes});
+  pump_until_readable(a.peer, packet);
+  EXPECT_EQ(packet->type, Type::kSlab);
+  EXPECT_EQ(manager_->node().slabs->bytes_in_use(), made);
+}
+
 TEST_F(ManagerTest, ASlabBeyondTheHostBudgetIsRefused) {
   FakeJob job = admit(100 * kMiB);
   FakeProcess process = join(job);
@@ -282,7 +298,7 @@ TEST_F(ManagerTest, AnExclusiveGangIsNotWithdrawn) {
   pump();
   nlohmann::json jobs = admin("jobs")["jobs"];
   EXPECT_EQ(jobs[0]["gangs"][0]["exclusive_reason"], "persistent kernel");
-  EXPECT_EQ(jobs[1]["gangs"][0]["wait_reason"], "holder is exclusive");
+  EXPECT_EQ(jobs[1]["gangs"][0]["waits_for"], "job 'a': holder is exclusive");
   EXPECT_EQ(jobs[1]["state"], "waiting");
 }
 
@@ -549,7 +565,7 @@ TEST_F(ManagerTest, StatusNamesTheHolderAndItsMemory) {
   EXPECT_EQ(gpus["schema"], 1);
   EXPECT_EQ(gpus["simulated"], true);
   EXPECT_EQ(gpus["node"], "testnode");
-  EXPECT_EQ(gpus["gpus"][0]["holder"]["gang"], admin("jobs")["jobs"][0]["gangs"][0]["id"]);
+  EXPECT_EQ(gpus["gpus"][0]["holder"], admin("jobs")["jobs"][0]["id"]);
   EXPECT_EQ(admin("jobs")["jobs"][0]["state"], "running");
   EXPECT_EQ(admin("memory")["memory"][0]["bytes"], 10 * kMiB);
   EXPECT_THAT(admin("statu")["error"].get<std::string>(), HasSubstr("did you mean 'status'"));
