@@ -22,7 +22,7 @@ const Op* atomic(Warp& warp, const Op* op, std::uint32_t mask) {
   W* const d = op->d == kNoOperand ? nullptr : destination<W>(warp, op->d);
   for (std::uint32_t left = mask; left != 0; left &= left - 1) {
     const int i = std::countr_zero(left);
-    auto* const word = reinterpret_cast<W*>(at.is_strided ? at.base + at.stride * i : at.lane[i]);
+    auto* const word = reinterpret_cast<W*>(at.at(i));
     W old = __atomic_load_n(word, __ATOMIC_RELAXED);
     W fresh = kNew(old, b[i], c[i]);
     while (

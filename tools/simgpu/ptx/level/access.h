@@ -5,13 +5,17 @@
 
 namespace PLEXRL_PTX_LEVEL_NAMESPACE {
 
-/// Host addresses of one memory access of a warp. Strided: lane i is at base + i·stride (any lane
-/// in the mask; others may be out of bounds); else one pointer for each lane in the mask.
+/// Host addresses of one memory access of a warp. Strided: lane i is at base + i·stride; else at
+/// base + offset[i]. Only lanes in the mask are valid.
 struct Access {
   std::byte* base;
   std::int64_t stride;
   bool is_strided;
-  std::byte* lane[kLanes];
+  std::uint64_t offset[kLanes];
+
+  PLEXRL_INLINE std::byte* at(int lane) const {
+    return base + (is_strided ? stride * lane : static_cast<std::int64_t>(offset[lane]));
+  }
 };
 
 /// Translates the addresses of `op` (register `a` plus `imm`, place and address width in `mode`)

@@ -9,13 +9,43 @@ template <typename F>
 PLEXRL_INLINE void each_lane(const Access& at, std::uint32_t mask, std::size_t skip, F f) {
   for (std::uint32_t left = mask; left != 0; left &= left - 1) {
     const int i = std::countr_zero(left);
-    f(i, (at.is_strided ? at.base + at.stride * i : at.lane[i]) + skip);
+    f(i, at.at(i) + skip);
   }
+}
+
+/// Loads by all lanes from shared memory through a 32-bit address, the inner loop of a matrix
+/// product. False when the general way has to report a fault.
+template <typename M, typename R>
+PLEXRL_INLINE bool load_shared(Warp& warp, const Op* op) {
+  const auto* const a = source<std::uint32_t>(warp, op->a);
+  const auto offset = static_cast<std::uint32_t>(op->imm);
+  if (warp.shared_bytes < sizeof(M)) return false;
+  const auto last = static_cast<std::uint32_t>(warp.shared_bytes - sizeof(M));
+  std::uint32_t of[kLanes];
+  std::uint32_t all = 0, outside = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    of[i] = a[i] + offset;
+    all |= of[i];
+    outside |= of[i] > last ? 1u : 0u;
+  }
+  if (((all & (sizeof(M) - 1)) | outside) != 0) return false;
+  R* const d = destination<R>(warp, op->d);
+  const std::byte* const from = warp.shared;
+  for (int i = 0; i < kLanes; ++i) {
+    M value;
+    std::memcpy(&value, from + of[i], sizeof(M));
+    d[i] = static_cast<R>(value);
+  }
+  return true;
 }
 
 /// M as in memory, R as in the register: the value is extended by M's signedness.
 template <typename M, typename R>
 const Op* load_op(Warp& warp, const Op* op, std::uint32_t mask) {
+  constexpr int kShortShared = static_cast<int>(Place::kShared) | kShortAddress;
+  if (op->mode == kShortShared && mask == kAllLanes && op->count == 1 && op->d != kNoOperand) {
+    if (load_shared<M, R>(warp, op)) return op + 1;
+  }
   Access at;
   const std::size_t bytes = sizeof(M) * op->count;
   if (!resolve(warp, op, mask, bytes, at)) return op + 1;
@@ -26,7 +56,7 @@ const Op* load_op(Warp& warp, const Op* op, std::uint32_t mask) {
     const std::size_t skip = sizeof(M) * static_cast<std::size_t>(v);
     if (at.is_strided && mask == kAllLanes && at.stride == sizeof(M)) {
       M values[kLanes];
-      std::memcpy(values, at.base, sizeof(values));
+      std::memcpy(values, at.base + skip, sizeof(values));
       for (int i = 0; i < kLanes; ++i) d[i] = static_cast<R>(values[i]);
     } else if (at.is_strided && at.stride == 0) {
       M value;
@@ -39,6 +69,13 @@ const Op* load_op(Warp& warp, const Op* op, std::uint32_t mask) {
       for (int i = 0; i < kLanes; ++i, from += at.stride) {
         M value;
         std::memcpy(&value, from, sizeof(M));
+        d[i] = static_cast<R>(value);
+      }
+    } else if (mask == kAllLanes) {
+      const std::byte* const from = at.base + skip;
+      for (int i = 0; i < kLanes; ++i) {
+        M value;
+        std::memcpy(&value, from + at.offset[i], sizeof(M));
         d[i] = static_cast<R>(value);
       }
     } else {
@@ -76,7 +113,7 @@ const Op* store_op(Warp& warp, const Op* op, std::uint32_t mask) {
     if (at.is_strided && mask == kAllLanes && at.stride == sizeof(M)) {
       M values[kLanes];
       for (int i = 0; i < kLanes; ++i) values[i] = static_cast<M>(b[i]);
-      std::memcpy(at.base, values, sizeof(values));
+      std::memcpy(at.base + skip, values, sizeof(values));
     } else {
       each_lane(
           at, mask, skip, [=](int i, std::byte* to) __attribute__((always_inline)) {
