@@ -7,7 +7,7 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(simgpu_api_dir ${CMAKE_CURRENT_LIST_DIR})
 set(simgpu_generated ${CMAKE_BINARY_DIR}/tools/simgpu/driver)
 file(MAKE_DIRECTORY ${simgpu_generated})
-foreach(row "table;entry_points.inc" "stubs;entry_stubs.cc")
+foreach(row "table;entry_points.inc" "stubs;entry_stubs.cc" "errors;errors.inc")
   list(GET row 0 what)
   list(GET row 1 file)
   add_custom_command(
@@ -22,9 +22,11 @@ endforeach()
 add_library(plexrl_simgpu_api OBJECT
   ${simgpu_generated}/entry_points.inc
   ${simgpu_generated}/entry_stubs.cc
+  ${simgpu_generated}/errors.inc
   ${simgpu_api_dir}/capture.cc
   ${simgpu_api_dir}/copy_shape.cc
   ${simgpu_api_dir}/entry_capture.cc
+  ${simgpu_api_dir}/entry_error.cc
   ${simgpu_api_dir}/entry_function.cc
   ${simgpu_api_dir}/entry_graph.cc
   ${simgpu_api_dir}/entry_graph_exec.cc
@@ -32,8 +34,10 @@ add_library(plexrl_simgpu_api OBJECT
   ${simgpu_api_dir}/entry_graph_object.cc
   ${simgpu_api_dir}/entry_launch.cc
   ${simgpu_api_dir}/entry_library.cc
+  ${simgpu_api_dir}/entry_link.cc
   ${simgpu_api_dir}/entry_module.cc
   ${simgpu_api_dir}/entry_points.cc
+  ${simgpu_api_dir}/entry_profiler.cc
   ${simgpu_api_dir}/fat_binary.cc
   ${simgpu_api_dir}/function_attributes.cc
   ${simgpu_api_dir}/graph.cc
