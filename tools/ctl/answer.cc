@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "tools/cli/format.h"
 #include "tools/cli/table.h"
 
@@ -62,6 +63,18 @@ std::string list_of(const Json& object, const char* key) {
   for (const Json& item : array_of(object, key)) {
     if (!text.empty()) text += ' ';
     text += item.is_string() ? item.get<std::string>() : item.dump();
+  }
+  return text;
+}
+
+std::string gangs_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return "";
+  std::string text;
+  for (const Json& gang : found->is_array() ? *found : Json::array({*found})) {
+    if (!gang.is_object()) continue;
+    absl::StrAppend(&text, text.empty() ? "" : " ", text_of(gang, "job").substr(0, 8), "/",
+                    text_of(gang, "gang"));
   }
   return text;
 }

@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "tools/cli/table.h"
 #include "tools/ctl/answer.h"
 #include "tools/ctl/verbs.h"
@@ -10,13 +11,14 @@ using cli::Table;
 // What holds the job up, or binds its GPUs, if anything does.
 std::string remarks_of(const Json& job) {
   std::string text;
+  auto add = [&](const char* what, const std::string& why) {
+    if (!why.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", what, why);
+  };
+  add("", text_of(job, "queued_reason"));
   for (const Json& gang : array_of(job, "gangs")) {
-    for (const char* key : {"waits_for", "exclusive_reason"}) {
-      const std::string reason = text_of(gang, key);
-      if (reason.empty()) continue;
-      text += (text.empty() ? "" : "; ") +
-              std::string(key == std::string("waits_for") ? "waits for " : "exclusive: ") + reason;
-    }
+    add("waits for gang ", text_of(gang, "waits_for"));
+    add("", text_of(gang, "wait_reason"));
+    add("exclusive: ", text_of(gang, "exclusive_reason"));
   }
   return text;
 }

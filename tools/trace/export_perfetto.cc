@@ -5,8 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tools/trace/perfetto.pb.h"
 #include "tools/trace/report_json.h"
+#include "tools/trace/summary.h"
 
 namespace plexrl::trace {
 namespace {
@@ -56,6 +58,18 @@ class Exporter {
   }
 
  private:
+  struct Held {
+    Slice slice;
+    const Gang* gang;  ///< null between two holders
+  };
+
+  std::string gpu_slice_name(const Held& held) const {
+    if (!held.gang) return held.slice.state;
+    const std::string name = model_.job_name(held.gang->job_id);
+    const std::string state = shown_name(held.slice.state);
+    return state == "running" ? name : absl::StrCat(name, " (", state, ")");
+  }
+
   pf::TracePacket* add_packet() {
     pf::TracePacket* packet = trace_.add_packet();
     packet->set_trusted_packet_sequence_id(kSequence);
@@ -104,44 +118,45 @@ class Exporter {
     annotation->set_string_value(value);
   }
 
-  void add_slice(std::uint64_t track, const std::string& name, const Gang& gang,
+  void add_slice(std::uint64_t track, const std::string& name, const Gang* gang,
                  const Slice& slice) {
     pf::TrackEvent* begin = add_event(slice.start_ns, track, pf::TrackEvent::TYPE_SLICE_BEGIN);
     begin->set_name(name);
     begin->add_categories("plexrl");
     annotate(begin, "state", slice.state);
-    annotate(begin, "job", gang.job_id);
+    if (gang) annotate(begin, "job", gang->job_id);
     annotate(begin, "epoch", epoch_text(slice.generation, slice.counter));
     annotate(begin, "reason", slice.reason);
     add_event(slice.end_ns, track, pf::TrackEvent::TYPE_SLICE_END);
   }
 
-  // Slices of several gangs on one GPU: a withdrawn gang may still drain while the next one loads,
-  // which Perfetto can't nest, so each is cut where the next begins.
+  // What happened on the GPU: its holders, and the time between them when bytes moved out. A
+  // withdrawn gang may still drain while the next one loads, which Perfetto can't nest, so each
+  // slice is cut where the next begins.
   void add_gpu(const Gpu& gpu, std::uint64_t parent) {
-    const auto track = add_track(
-        "GPU " + std::to_string(gpu.index) + (gpu.name.empty() ? "" : " " + gpu.name), parent);
-    std::vector<std::pair<Slice, const Gang*>> held;
+    const auto track =
+        add_track(absl::StrCat("GPU ", gpu.index, gpu.name.empty() ? "" : " ", gpu.name), parent);
+    std::vector<Held> held;
+    Pieces covered;
     for (const Gang& gang : model_.gangs) {
       for (const Slice& slice : gang.slices) {
-        if (is_holding(slice.state) && ((slice.gpus_mask >> gpu.index) & 1) != 0) {
-          held.emplace_back(slice, &gang);
-        }
+        if (!is_holding(slice.state) || ((slice.gpus_mask >> gpu.index) & 1) == 0) continue;
+        held.push_back({slice, &gang});
+        covered.emplace_back(slice.start_ns, slice.end_ns);
       }
     }
-    std::stable_sort(held.begin(), held.end(), [](const auto& a, const auto& b) {
-      return a.first.start_ns < b.first.start_ns;
+    for (const auto& [start, end] : subtract(switches_of(model_, gpu.index), merge(covered))) {
+      held.push_back({Slice{start, end, "switching", 0, 0, 0, ""}, nullptr});
+    }
+    std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
+      return a.slice.start_ns < b.slice.start_ns;
     });
     for (std::size_t i = 0; i < held.size(); ++i) {
-      Slice& slice = held[i].first;
+      Slice& slice = held[i].slice;
       if (i + 1 < held.size()) {
-        slice.end_ns = std::min(slice.end_ns, held[i + 1].first.start_ns);
+        slice.end_ns = std::min(slice.end_ns, held[i + 1].slice.start_ns);
       }
-      if (slice.length_ns() <= 0) continue;
-      const std::string name = model_.job_name(held[i].second->job_id);
-      const std::string state = shown_name(slice.state);
-      add_slice(track, state == "running" ? name : name + " (" + state + ")", *held[i].second,
-                slice);
+      if (slice.length_ns() > 0) add_slice(track, gpu_slice_name(held[i]), held[i].gang, slice);
     }
   }
 
@@ -150,7 +165,7 @@ class Exporter {
       const auto track =
           add_track(model_.job_name(job.id) + " gang " + std::to_string(gang->id), parent);
       for (const Slice& slice : gang->slices) {
-        if (const char* name = shown_name(slice.state)) add_slice(track, name, *gang, slice);
+        if (const char* name = shown_name(slice.state)) add_slice(track, name, gang, slice);
       }
     }
   }

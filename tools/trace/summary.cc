@@ -48,7 +48,7 @@ void add_swaps(const Model& model, JobSummary& job) {
 
 GpuSummary summarize_gpu(const Model& model, const Gpu& gpu, std::int64_t span_ns) {
   GpuSummary summary{.gpu = gpu};
-  Pieces running, switching;
+  Pieces running, switching = switches_of(model, gpu.index);
   for (const Gang& gang : model.gangs) {
     const int index = static_cast<int>(gpu.index);
     for (const auto& piece : pieces_in(gang, "running", index)) running.push_back(piece);
@@ -79,6 +79,17 @@ double JobSummary::slowdown_ratio() const {
   const auto alone = running_ns + idle_ns;
   const auto all = alone + waiting_ns + paging_ns + draining_ns;
   return alone == 0 ? 0 : static_cast<double>(all) / static_cast<double>(alone);
+}
+
+Pieces switches_of(const Model& model, std::uint32_t gpu) {
+  Pieces pieces;
+  for (const auto& [at_ns, record] : model.swaps) {
+    const auto decided = static_cast<std::int64_t>(record.decided_at_ns());
+    if (record.gpu_index() == gpu && decided != 0 && decided < at_ns) {
+      pieces.emplace_back(decided, at_ns);
+    }
+  }
+  return merge(std::move(pieces));
 }
 
 Pieces pieces_in(const Gang& gang, const std::string& state, int gpu) {

@@ -38,7 +38,7 @@ struct JobSummary {
 struct GpuSummary {
   Gpu gpu;
   std::int64_t running_ns = 0;    ///< some gang ran
-  std::int64_t switching_ns = 0;  ///< none ran, one was loading or draining
+  std::int64_t switching_ns = 0;  ///< none ran: a gang was draining, being evicted or loading
   std::uint64_t swaps = 0;
   double duty_ratio = 0;  ///< of the trace's span
 };
@@ -50,6 +50,9 @@ struct Summary {
 };
 
 Summary summarize(const Model& model);
+
+/// From each decision to change the GPU's holder until the new one could run.
+Pieces switches_of(const Model& model, std::uint32_t gpu);
 
 /// The gang's time in `state` on GPU `gpu`, or on any when `gpu` is negative.
 Pieces pieces_in(const Gang& gang, const std::string& state, int gpu = -1);

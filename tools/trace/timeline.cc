@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/cli/format.h"
 #include "tools/cli/table.h"
+#include "tools/trace/summary.h"
 
 namespace plexrl::trace {
 namespace {
@@ -44,6 +45,16 @@ struct Row {
   std::vector<Slice> slices;
 };
 
+// Between the end of one holder's draining and the beginning of the next one's loading nobody holds
+// the GPU, but it is busy moving bytes out.
+void add_evictions(const Model& model, const Gpu& gpu, Row& row) {
+  Pieces held;
+  for (const Slice& slice : row.slices) held.emplace_back(slice.start_ns, slice.end_ns);
+  for (const auto& [start, end] : subtract(switches_of(model, gpu.index), merge(held))) {
+    row.slices.push_back({start, end, "loading", 0, 0, 0, ""});
+  }
+}
+
 std::vector<Row> rows_of(const Model& model) {
   std::vector<Row> rows;
   for (const Gpu& gpu : model.gpus) {
@@ -56,6 +67,7 @@ std::vector<Row> rows_of(const Model& model) {
         if (holds && ((slice.gpus_mask >> gpu.index) & 1) != 0) row.slices.push_back(slice);
       }
     }
+    add_evictions(model, gpu, row);
   }
   for (const Gang& gang : model.gangs) {
     const bool only_gang = model.gangs_of(gang.job_id).size() == 1;

@@ -87,7 +87,7 @@ using ::testing::HasSubstr;
 
 const Json kJobs = Json::parse(R"([
   {"id": "aa11", "name": "ppo", "state": "running", "hbm_bytes": 1073741824, "share_ratio": 0.5,
-   "gangs": [{"id": "1", "gpus": [0, 1], "waits_for": "aa22"}]},
+   "gangs": [{"id": "1", "gpus": [0, 1], "waits_for": "2", "wait_reason": "owner works"}]},
   {"id": "aa22", "name": "eval"}, {"id": "bb33", "name": "eval"}])");
 
 TEST(FindJob, TakesAnIdAUniquePrefixOrAName) {
@@ -107,9 +107,16 @@ TEST(Tables, ShowWhatIsThereAndLeaveTheRestEmpty) {
   const std::string table = jobs_table(kJobs);
   EXPECT_THAT(table, HasSubstr("1 GiB"));
   EXPECT_THAT(table, HasSubstr("50.0 %"));
-  EXPECT_THAT(table, HasSubstr("waits for aa22"));
+  EXPECT_THAT(table, HasSubstr("waits for gang 2; owner works"));
   EXPECT_EQ(show_gpus(Json::parse(R"({"node": "n", "simulated": true, "gpus": []})")),
             "node n (simulated GPU)\nno GPUs\n");
+}
+
+TEST(Tables, AGpuNamesItsHolderAndQueue) {
+  const Json answer = Json::parse(R"({"node": "n", "gpus": [{"index": 0,
+    "holder": {"gang": "3", "job": "0123456789abcdef"},
+    "queue": [{"gang": "4", "job": "fedcba9876543210"}, {"gang": "5", "job": "aa"}]}]})");
+  EXPECT_THAT(show_gpus(answer), HasSubstr("01234567/3  fedcba98/4 aa/5"));
 }
 
 TEST(Tables, AnAnswerOfAnotherShapeDoesNoHarm) {

@@ -84,6 +84,16 @@ TEST(Summary, AGpuRunsOrSwitchesButNotBoth) {
   EXPECT_DOUBLE_EQ(gpu.duty_ratio, 120.0 / 200);
 }
 
+TEST(Summary, EvictionBetweenTwoHoldersIsSwitching) {
+  FakeTrace trace;
+  trace.gpu(0).job("a", 0).lease("a", 1, "running", 0).lease("a", 1, "draining", 50);
+  trace.lease("a", 1, "idle", 52).lease("b", 2, "loading", 80).lease("b", 2, "running", 90);
+  SwitchRecord* record = trace.add(90)->mutable_switch_();
+  record->set_decided_at_ns(static_cast<std::uint64_t>(FakeTrace::ms(50)));
+  trace.lease("b", 2, "gone", 100);
+  EXPECT_EQ(summarize(trace.model()).gpus.at(0).switching_ns, 40 * kMs);
+}
+
 TEST(Summary, OverlappingGangsCountOnceForTheGpu) {
   FakeTrace trace;
   trace.gpu(0).job("a", 0).lease("a", 1, "running", 0).lease("a", 2, "running", 50);
