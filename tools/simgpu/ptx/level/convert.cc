@@ -358,8 +358,6 @@ OpFn convert(Type to, Type from, Rounding rounding) {
   return nullptr;
 }
 
-/// Part of `directed`'s file by subject, but called through Act: rounding to integral values and to
-/// integers.
 OpFn integral(Act act, Type from) {
   if (from == Type::kF32) {
     if (act == Act::kToS32) return unary<S32, float, to_s32>;

@@ -2,8 +2,6 @@
 
 namespace PLEXRL_PTX_LEVEL_NAMESPACE {
 
-OpFn integral(Act act, Type from);
-
 namespace {
 
 OpFn floating_or_integral(Act act, Type type) {
