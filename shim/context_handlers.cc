@@ -4,6 +4,7 @@
 #include "shim/gate.h"
 #include "shim/guarded.h"
 #include "shim/process.h"
+#include "shim/room.h"
 
 /// The life of contexts. A context takes its allocations, streams and registrations with it, so
 /// whatever of ours lives in it has to be out before the driver ends it.
@@ -18,7 +19,7 @@ void note(CUcontext context, CUdevice device) {
 template <typename Create>
 CUresult create_context(CUcontext* out, CUdevice device, Create create) noexcept {
   return guarded([&] {
-    const CUresult result = create();
+    const CUresult result = with_room(device, create);
     if (result == CUDA_SUCCESS && out != nullptr) note(*out, device);
     return result;
   });

@@ -3,6 +3,7 @@
 #include "shim/guarded.h"
 #include "shim/log.h"
 #include "shim/process.h"
+#include "shim/room.h"
 
 namespace plexrl::shim {
 namespace {
@@ -24,6 +25,11 @@ CUresult count_enter(const interpose::CountedCall& call) noexcept {
       Process* const process = Process::start_with_current(&context, &device);
       if (process != nullptr && !process->devices.charge(device, call.bytes, true)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+      }
+      // Charged, so it is the job's: neighbours leave if the driver has no room. A pool mostly
+      // gives out what it has already.
+      if (process != nullptr && call.kind != UnpageableKind::kPool) {
+        wait_for_room(device, call.bytes);
       }
     }
     if (call.stream != nullptr) gate.enter(call.stream);

@@ -230,6 +230,7 @@ void LeaseKeeper::send_loaded() {
 }
 
 std::uint64_t LeaseKeeper::step_held() {
+  if (lacking_.exchange(false, std::memory_order_acq_rel)) lack_memory();
   if (parts_.gate.is_open()) {
     send_loaded();
     return watch_idleness();

@@ -60,6 +60,9 @@ class LeaseKeeper {
 
   /// The gate was armed and a call has opened it. Any thread.
   void busy_again() noexcept;
+  /// A driver call of the job found no HBM: tells the manager, if this process holds a lease. Any
+  /// thread; the agent has to be woken.
+  void say_lacking() noexcept { lacking_.store(true, std::memory_order_release); }
   /// True while nothing the job submitted can be running. Any thread.
   bool is_quiet() const noexcept { return quiet_.load(std::memory_order_acquire); }
 
@@ -106,6 +109,7 @@ class LeaseKeeper {
   bool want_sent_ = false;
   std::uint64_t want_mask_ = 0;
   std::atomic<bool> quiet_{true};
+  std::atomic<bool> lacking_{false};
   std::atomic<std::uint64_t> busy_since_ns_{0};
 
   IdleWatch watch_{5'000'000};

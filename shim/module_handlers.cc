@@ -1,26 +1,42 @@
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "shim/contexts.h"
+#include "shim/guarded.h"
+#include "shim/room.h"
 
 /// Modules and libraries. They take HBM that the driver owns (part of a process's overhead, which
-/// is agreed on at admission), and need no lease: loading submits nothing of the job's.
+/// is agreed on at admission), and need no lease as long as there is room: loading submits nothing
+/// of the job's.
 
 namespace plexrl::shim {
+namespace {
+
+template <typename Load>
+CUresult load(Load call) noexcept {
+  return guarded([&] {
+    const auto current = current_context();
+    return current ? with_room(current->device, call) : call();
+  });
+}
+
+}  // namespace
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) noexcept {
-  return driver.cuModuleLoad(module, fname);
+  return load([&] { return driver.cuModuleLoad(module, fname); });
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) noexcept {
-  return driver.cuModuleLoadData(module, image);
+  return load([&] { return driver.cuModuleLoadData(module, image); });
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                             CUjit_option* options, void** optionValues) noexcept {
-  return driver.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
+  return load(
+      [&] { return driver.cuModuleLoadDataEx(module, image, numOptions, options, optionValues); });
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) noexcept {
-  return driver.cuModuleLoadFatBinary(module, fatCubin);
+  return load([&] { return driver.cuModuleLoadFatBinary(module, fatCubin); });
 }
 
 CUresult cuModuleUnload(CUmodule hmod) noexcept { return driver.cuModuleUnload(hmod); }
@@ -29,17 +45,21 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
                            void** jitOptionsValues, unsigned int numJitOptions,
                            CUlibraryOption* libraryOptions, void** libraryOptionValues,
                            unsigned int numLibraryOptions) noexcept {
-  return driver.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions,
-                                  libraryOptions, libraryOptionValues, numLibraryOptions);
+  return load([&] {
+    return driver.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions,
+                                    libraryOptions, libraryOptionValues, numLibraryOptions);
+  });
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
                                void** jitOptionsValues, unsigned int numJitOptions,
                                CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                unsigned int numLibraryOptions) noexcept {
-  return driver.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues,
-                                      numJitOptions, libraryOptions, libraryOptionValues,
-                                      numLibraryOptions);
+  return load([&] {
+    return driver.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues,
+                                        numJitOptions, libraryOptions, libraryOptionValues,
+                                        numLibraryOptions);
+  });
 }
 
 CUresult cuLibraryUnload(CUlibrary library) noexcept { return driver.cuLibraryUnload(library); }
