@@ -173,12 +173,21 @@ TEST_F(CaptureTest, EventsOfACaptureStayInside) {
   ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(join_, other_));
   begin(CU_STREAM_CAPTURE_MODE_RELAXED);
   ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(fork_, stream_));
-  EXPECT_EQ(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(fork_));
   EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream_, join_, 0));
   EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, end_result());
   EXPECT_EQ(CUDA_ERROR_CAPTURED_EVENT, cuStreamWaitEvent(other_, fork_, 0));
   ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(fork_, other_));
   EXPECT_EQ(CUDA_SUCCESS, cuStreamWaitEvent(stream_, fork_, 0));
+}
+
+TEST_F(CaptureTest, AskingForAnEventInsideOrForTheWholeContextInvalidates) {
+  begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(fork_, stream_));
+  EXPECT_EQ(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(fork_));
+  EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, end_result());
+  begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxSynchronize());
+  EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, end_result());
 }
 
 TEST_F(CaptureTest, TwoCapturesDontMerge) {

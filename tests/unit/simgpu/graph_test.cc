@@ -295,8 +295,32 @@ TEST_F(GraphTest, AllocationNodesGiveAnAddressThatLastsFromNodeToNode) {
   std::size_t after = 0;
   ASSERT_EQ(CUDA_SUCCESS, cuMemGetInfo(&after, &total));
   EXPECT_EQ(before, after);
+  cuuint64_t bytes = 1;
+  ASSERT_EQ(CUDA_SUCCESS,
+            cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &bytes));
+  EXPECT_EQ(0u, bytes);
+  ASSERT_EQ(CUDA_SUCCESS,
+            cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &bytes));
+  EXPECT_GE(bytes, kCount * 4);
   CUgraph clone = nullptr;
   EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&clone, graph_));
+}
+
+TEST_F(GraphTest, AnAllocationThatTheGraphDoesNotFreeIsTheProgramsToFree) {
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+  allocation.bytesize = kCount * 4;
+  CUgraphNode allocated = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &allocation));
+  CUgraphExec exec = instantiate();
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree(allocation.dptr));
+  for (int i = 0; i < 2; ++i) {
+    run(exec);
+    EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, stream_));
+    EXPECT_EQ(CUDA_SUCCESS, cuMemsetD32(allocation.dptr, 1, kCount));
+    EXPECT_EQ(CUDA_SUCCESS, cuMemFree(allocation.dptr));
+  }
 }
 
 TEST_F(GraphTest, AUserObjectGoesWithItsGraph) {

@@ -1,5 +1,8 @@
 #include "tests/unit/simgpu/api_fixture.h"
 
+// The calls before cuLaunchKernel are marked as deprecated.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
 namespace plexrl::simgpu {
 namespace {
 
@@ -91,6 +94,17 @@ TEST_F(LaunchTest, TheExtendedFormTakesAttributes) {
   attribute.value.clusterDim = {2, 1, 1};
   EXPECT_EQ(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, fill_, parameters, nullptr));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(nullptr, fill_, parameters, nullptr));
+}
+
+TEST_F(LaunchTest, TheOldCallsStillLaunch) {
+  ASSERT_EQ(CUDA_SUCCESS, cuFuncSetBlockShape(fill_, 32, 1, 1));
+  ASSERT_EQ(CUDA_SUCCESS, cuParamSetv(fill_, 0, &words_, sizeof(words_)));
+  ASSERT_EQ(CUDA_SUCCESS, cuParamSeti(fill_, 8, kCount));
+  ASSERT_EQ(CUDA_SUCCESS, cuParamSeti(fill_, 12, 21));
+  ASSERT_EQ(CUDA_SUCCESS, cuParamSetSize(fill_, 16));
+  ASSERT_EQ(CUDA_SUCCESS, cuLaunchGrid(fill_, 4, 1));
+  EXPECT_EQ(all(21), words());
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuLaunchGrid(fill_, 0, 1));
 }
 
 TEST_F(LaunchTest, ACooperativeGridMustFitAtOnce) {

@@ -33,6 +33,7 @@ add_library(plexrl_simgpu_api OBJECT
   ${simgpu_api_dir}/entry_graph_node.cc
   ${simgpu_api_dir}/entry_graph_object.cc
   ${simgpu_api_dir}/entry_launch.cc
+  ${simgpu_api_dir}/entry_launch_old.cc
   ${simgpu_api_dir}/entry_library.cc
   ${simgpu_api_dir}/entry_link.cc
   ${simgpu_api_dir}/entry_module.cc

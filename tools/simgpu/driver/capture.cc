@@ -154,6 +154,29 @@ CUresult refuse_in_capture(Stream* stream) {
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+CUresult refuse_captured(Event* event) {
+  if (event->captured_in == nullptr) return CUDA_SUCCESS;
+  const std::lock_guard lock(graph_mutex());
+  const std::lock_guard event_lock(event->mutex);
+  if (event->captured_in == nullptr) return CUDA_SUCCESS;
+  invalidate(event->captured_in);
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+CUresult refuse_in_capture(const Context* context) {
+  if (running_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  const std::lock_guard lock(graph_mutex());
+  CUresult result = CUDA_SUCCESS;
+  for (Capture* capture : running()) {
+    const bool is_inside = std::ranges::any_of(
+        capture->tails, [&](const auto& tail) { return tail.first->context() == context; });
+    if (!is_inside) continue;
+    invalidate(capture);
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
 CUresult capture_external_event(Stream* stream, Event* event, CUgraphNodeType type) {
   const std::lock_guard lock(graph_mutex());
   if (stream->capture.load() == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -166,6 +166,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned int
 SIMGPU_EXPORT CUresult CUDAAPI cuCtxSynchronize() {
   SIMGPU_ENTER_CONTEXT(cuCtxSynchronize);
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+  if (const CUresult refused = refuse_in_capture(context); refused != CUDA_SUCCESS) return refused;
   return synchronize(context);
 }
 
@@ -174,6 +175,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
   Context* const context = handle == nullptr ? current_context() : context_of(handle);
   if (context == nullptr || !is_context(handle_of(context))) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+  if (const CUresult refused = refuse_in_capture(context); refused != CUDA_SUCCESS) return refused;
   return synchronize(context);
 }
 

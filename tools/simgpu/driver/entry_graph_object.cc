@@ -3,9 +3,10 @@
 
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/graph.h"
+#include "tools/simgpu/driver/graph_memory.h"
 #include "tools/simgpu/ptx/executor.h"
 
-// "Graph Management" of the driver API: user objects, and drawing a graph.
+// "Graph Management" of the driver API: user objects, drawing a graph, the memory that graphs use.
 
 namespace plexrl::simgpu {
 namespace {
@@ -59,6 +60,10 @@ void draw(const Graph& graph, const std::string& name, std::FILE* file) {
     if (node->work.child != nullptr) draw(*node->work.child, std::to_string(id), file);
   }
   std::fputs("}\n", file);
+}
+
+bool is_ordinal(CUdevice device) {
+  return device >= 0 && static_cast<std::size_t>(device) < driver()->visible.size();
 }
 
 UserObject* object_of(CUuserObject handle) { return reinterpret_cast<UserObject*>(handle); }
@@ -136,5 +141,43 @@ SIMGPU_EXPORT CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObj
   held->second -= count;
   if (held->second == 0) found->user_objects.erase(held);
   release_user_object(object_of(object), count);
+  return CUDA_SUCCESS;
+}
+
+// What a graph gives back goes to the device at once, so what is reserved is what is used, and
+// there is nothing to trim.
+SIMGPU_EXPORT CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
+  SIMGPU_ENTER(cuDeviceGraphMemTrim);
+  return is_ordinal(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+SIMGPU_EXPORT CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device,
+                                                            CUgraphMem_attribute attr,
+                                                            void* value) {
+  SIMGPU_ENTER(cuDeviceGetGraphMemAttribute);
+  if (!is_ordinal(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (value == nullptr || attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool is_peak =
+      attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+  const int machine_device = driver()->visible[static_cast<std::size_t>(device)];
+  *static_cast<cuuint64_t*>(value) =
+      is_peak ? GraphMemory::peak_bytes(machine_device) : GraphMemory::used_bytes(machine_device);
+  return CUDA_SUCCESS;
+}
+
+// "Only high watermarks can be set, and only to zero."
+SIMGPU_EXPORT CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device,
+                                                            CUgraphMem_attribute attr,
+                                                            void* value) {
+  SIMGPU_ENTER(cuDeviceSetGraphMemAttribute);
+  if (!is_ordinal(device)) return CUDA_ERROR_INVALID_DEVICE;
+  const bool is_peak =
+      attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+  if (!is_peak || value == nullptr || *static_cast<const cuuint64_t*>(value) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  GraphMemory::reset_peak(driver()->visible[static_cast<std::size_t>(device)]);
   return CUDA_SUCCESS;
 }

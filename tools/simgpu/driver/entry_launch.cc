@@ -7,23 +7,6 @@
 namespace plexrl::simgpu {
 namespace {
 
-CUresult launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle,
-                bool per_thread, void** pointers, void** extra) {
-  Stream* stream = nullptr;
-  if (const CUresult result = find_stream(stream_handle, per_thread, &stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  Function* function = nullptr;
-  CUresult result = find_function(handle, stream->context(), &function);
-  if (result != CUDA_SUCCESS) return result;
-  // A function belongs to the context that its module was loaded in.
-  if (function->image->context() != stream->context()) return CUDA_ERROR_INVALID_HANDLE;
-  std::unique_ptr<Operation> operation;
-  result = make_launch(*function, shape, pointers, extra, &operation);
-  return result != CUDA_SUCCESS ? result : submit(stream_handle, per_thread, std::move(operation));
-}
-
 // Attributes that change what a launch means; others are hints, or belong to hardware that a device
 // of this kind lacks.
 CUresult apply(const CUlaunchAttribute& attribute, LaunchShape* shape) {

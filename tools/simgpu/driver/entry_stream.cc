@@ -444,7 +444,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuEventQuery(CUevent handle) {
   SIMGPU_ENTER(cuEventQuery);
   if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
   auto* const event = reinterpret_cast<Event*>(handle);
-  if (event->captured_in != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if (const CUresult refused = refuse_captured(event); refused != CUDA_SUCCESS) return refused;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   if (const CUresult error = event->context->error.load(); error != CUDA_SUCCESS) return error;
   const CompletionPtr end = recorded_end(event);
@@ -455,7 +455,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
   SIMGPU_ENTER(cuEventSynchronize);
   if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
   auto* const event = reinterpret_cast<Event*>(handle);
-  if (event->captured_in != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if (const CUresult refused = refuse_captured(event); refused != CUDA_SUCCESS) return refused;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   if (const CompletionPtr end = recorded_end(event); end != nullptr) end->wait();
   return event->context->error.load();

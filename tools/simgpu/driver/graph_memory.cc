@@ -1,6 +1,8 @@
 #include "tools/simgpu/driver/graph_memory.h"
 
+#include <atomic>
 #include <map>
+#include <vector>
 
 #include "tools/simgpu/driver/device_memory.h"
 #include "tools/simgpu/driver/driver.h"
@@ -8,7 +10,8 @@
 namespace plexrl::simgpu {
 namespace {
 
-std::mutex all_mutex;
+std::mutex all_mutex;  // taken before a GraphMemory's own
+std::atomic<std::uint64_t> peaks[kMaxDevices];
 
 std::map<CUdeviceptr, std::weak_ptr<GraphMemory>>& all() {
   static auto* const instance = new std::map<CUdeviceptr, std::weak_ptr<GraphMemory>>;
@@ -58,8 +61,20 @@ bool GraphMemory::is_allocated() const {
 }
 
 CUresult GraphMemory::allocate() {
-  const std::lock_guard lock(mutex_);
-  if (is_allocated_locked()) return CUDA_SUCCESS;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_allocated_locked()) return CUDA_SUCCESS;
+    if (const CUresult result = back(); result != CUDA_SUCCESS) return result;
+  }
+  const std::uint64_t used = used_bytes(context_->device);
+  std::atomic<std::uint64_t>& peak = peaks[context_->device];
+  std::uint64_t before = peak.load();
+  while (used > before && !peak.compare_exchange_weak(before, used)) {
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult GraphMemory::back() {
   Driver* const d = driver();
   if (range_id_ != 0) {
     // The program freed it, and its addresses with it.
@@ -104,5 +119,24 @@ std::shared_ptr<GraphMemory> GraphMemory::find(CUdeviceptr address) {
   const auto found = all().find(address);
   return found == all().end() ? nullptr : found->second.lock();
 }
+
+std::uint64_t GraphMemory::used_bytes(int device) {
+  std::vector<std::shared_ptr<GraphMemory>> living;  // released after the lock
+  const std::lock_guard lock(all_mutex);
+  std::uint64_t bytes = 0;
+  for (const auto& [address, entry] : all()) {
+    std::shared_ptr<GraphMemory> memory = entry.lock();
+    if (memory == nullptr) continue;
+    if (memory->context_->device == device && memory->is_allocated()) {
+      bytes += memory->reserved_bytes();
+    }
+    living.push_back(std::move(memory));
+  }
+  return bytes;
+}
+
+std::uint64_t GraphMemory::peak_bytes(int device) { return peaks[device].load(); }
+
+void GraphMemory::reset_peak(int device) { peaks[device].store(used_bytes(device)); }
 
 }  // namespace plexrl::simgpu

@@ -31,11 +31,18 @@ class GraphMemory {
   /// The living one that has this address, or nullptr.
   static std::shared_ptr<GraphMemory> find(CUdeviceptr address);
 
+  /// Bytes of a device that graphs have allocated now, and the most there were since the last
+  /// reset.
+  static std::uint64_t used_bytes(int device);
+  static std::uint64_t peak_bytes(int device);
+  static void reset_peak(int device);
+
  private:
   GraphMemory(Context* context, CUDA_MEM_ALLOC_NODE_PARAMS parameters)
       : context_(context), parameters_(parameters) {}
   std::uint64_t reserved_bytes() const;
   bool is_allocated_locked() const;
+  CUresult back();
 
   Context* const context_;
   CUDA_MEM_ALLOC_NODE_PARAMS parameters_;

@@ -1,9 +1,11 @@
 #include "tools/simgpu/driver/launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/occupancy.h"
+#include "tools/simgpu/driver/stream.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -99,6 +101,23 @@ CUresult make_launch(const Function& function, const LaunchShape& shape, void** 
   *operation =
       std::make_unique<KernelOperation>(function.kernel, function.image, std::move(config));
   return CUDA_SUCCESS;
+}
+
+CUresult launch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle,
+                bool per_thread, void** pointers, void** extra) {
+  Stream* stream = nullptr;
+  if (const CUresult result = find_stream(stream_handle, per_thread, &stream);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  Function* function = nullptr;
+  CUresult result = find_function(handle, stream->context(), &function);
+  if (result != CUDA_SUCCESS) return result;
+  // A function belongs to the context that its module was loaded in.
+  if (function->image->context() != stream->context()) return CUDA_ERROR_INVALID_HANDLE;
+  std::unique_ptr<Operation> operation;
+  result = make_launch(*function, shape, pointers, extra, &operation);
+  return result != CUDA_SUCCESS ? result : submit(stream_handle, per_thread, std::move(operation));
 }
 
 }  // namespace plexrl::simgpu

@@ -31,4 +31,8 @@ CUresult check_shape(const Function& function, const LaunchShape& shape);
 CUresult make_launch(const Function& function, const LaunchShape& shape, void** pointers,
                      void** extra, std::unique_ptr<Operation>* operation);
 
+/// Launches a function, or a kernel of a library, into a stream or its capture.
+CUresult launch(CUfunction handle, const LaunchShape& shape, CUstream stream, bool per_thread,
+                void** pointers, void** extra);
+
 }  // namespace plexrl::simgpu

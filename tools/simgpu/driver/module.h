@@ -66,6 +66,15 @@ struct Module;
 /// First word of everything that a CUfunction may point to.
 enum class FunctionTag : std::uint32_t { kFunction = 0x4e554621, kKernel = 0x4e52454b };
 
+/// What the calls before cuLaunchKernel (cuParamSet*, cuFuncSetBlockShape …) have set for the next
+/// launch. They were never safe to use from several threads at once.
+struct OldLaunch {
+  std::vector<std::byte> arguments;
+  std::size_t argument_bytes = 0;
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+};
+
 /// A CUfunction: a kernel of one module.
 struct Function {
   const FunctionTag tag = FunctionTag::kFunction;
@@ -73,6 +82,7 @@ struct Function {
   const ptx::Kernel* kernel = nullptr;
   std::shared_ptr<Image> image;  ///< nullptr after the module was unloaded
   FunctionSettings settings;
+  OldLaunch old_launch;
 };
 
 /// A CUmodule.

@@ -142,6 +142,10 @@ CUresult check_unsafe_call();
 /// answers when the stream is in a capture: STREAM_CAPTURE_UNSUPPORTED, and the capture is
 /// invalidated.
 CUresult refuse_in_capture(Stream* stream);
+/// The same for an event that was recorded in a capture (CUDA_ERROR_CAPTURED_EVENT), and for a
+/// context with a stream in a capture.
+CUresult refuse_captured(Event* event);
+CUresult refuse_in_capture(const Context* context);
 /// Defined by the graph code: CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and the capture is invalidated,
 /// when work on the legacy stream of `context` would depend on a blocking stream that is in a
 /// capture.
