@@ -285,7 +285,11 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
   int gpu = static_cast<int>(evicted.gpu);
   auto memory = session.memory.find(gpu);
   if (gang == nullptr || memory == session.memory.end()) return;
-  memory->second.resident = evicted.resident_bytes;
+  // Who could not begin at all may not have looked what it has.
+  bool untold = evicted.failed != 0 && evicted.resident_bytes == 0;
+  std::uint64_t before = memory->second.resident;
+  memory->second.resident =
+      untold ? before - std::min(before, evicted.freed_bytes) : evicted.resident_bytes;
   memory_event(*gang, gpu);
   switches_.evicted(evicted, boot_now());
   auto eviction = gang->evictions.find(gpu);

@@ -17,7 +17,8 @@ std::string size(std::uint64_t bytes) { return settings::format_bytes(bytes); }
 
 }  // namespace
 
-void Ledger::set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead) {
+void Ledger::set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others) {
+  gpus_[gpu].others = others;
   gpus_[gpu].usable = usable;
   gpus_[gpu].overhead = overhead;
 }
@@ -77,10 +78,13 @@ Admission Ledger::judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted) con
     return result;
   }
   if (!result.fits) {
+    std::string others =
+        gpu.others == 0 ? ""
+                        : cat(", besides ", size(gpu.others), " used by processes outside PlexRL");
     result.text =
         cat("GPU ", index, ": the job needs ", size(result.needed), ", ", size(room), " of ",
             size(gpu.usable), " are left (", size(overhead), " for processes, ", size(fixed),
-            " that can't be paged): lower --memory or wait for a job to end");
+            " that can't be paged", others, "): lower --memory or wait for others to end");
     return result;
   }
   for (const auto& [key, job] : jobs_) {

@@ -28,8 +28,8 @@ struct Admission {
 class Ledger {
  public:
   /// `usable`: for jobs, without reserve and what others use. `overhead`: of a process that has not
-  /// been measured.
-  void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead);
+  /// been measured. `others`: what processes outside PlexRL use, for messages.
+  void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others = 0);
   void set_host_budget(std::uint64_t bytes) { host_budget_ = bytes; }
 
   /// Asks for `wanted` bytes on each GPU of the mask (0: what is left when neighbours' overheads
@@ -70,6 +70,7 @@ class Ledger {
   struct Gpu {
     std::uint64_t usable = 0;
     std::uint64_t overhead = 0;
+    std::uint64_t others = 0;
     std::map<SessionKey, Account> accounts;
   };
   struct Job {

@@ -74,7 +74,7 @@ void Node::set_others(int index, std::uint64_t others) {
   std::uint64_t left = gpu.info.total_bytes - taken;
   std::uint64_t usable = std::min(budget, left);
   gpu.usable = usable - std::min(usable, reserve_bytes);
-  ledger.set_gpu(index, gpu.usable, gpu.overhead);
+  ledger.set_gpu(index, gpu.usable, gpu.overhead, gpu.others);
 }
 
 }  // namespace plexrl::nodemgr

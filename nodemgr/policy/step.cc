@@ -68,6 +68,9 @@ struct Planner {
       }
       bool loads = gang.phase == Phase::kLoading && missing_in_all > 0;
       if (loads || gang.lacks_memory) push_stuck_load(gang);
+      // What it lacks is not pageable memory (a context, a module): once is enough, it says it
+      // again.
+      if (missing_in_all == 0) gang.lacks_memory = false;
     }
   }
 

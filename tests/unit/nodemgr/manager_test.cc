@@ -249,6 +249,30 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   b.peer.expect<wire::LeaseRef>(Type::kRun);
 }
 
+TEST_F(ManagerTest, AnEvictionThatCouldNotBeginFreesNothing) {
+  FakeJob job_a = admit(700 * kMiB, "a");
+  FakeJob job_b = admit(700 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
+  FakeProcess b = join_with(job_b, {0}, 700 * kMiB);
+  run(a);
+  report_idle(a);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  wire::Withdraw withdraw{};
+  wait_for_withdraw(a, withdraw);
+  a.peer.send(Type::kDrained, wire::Drained{withdraw.epoch, withdraw.attempt, 0, 0}, 0);
+  pump();
+  a.peer.expect<wire::LeaseRef>(Type::kRevoked);
+  a.peer.expect<wire::Evict>(Type::kEvict);
+  wire::Evicted evicted{};
+  evicted.failed = 1;
+  a.peer.send(Type::kEvicted, evicted, 0);
+  pump();
+  EXPECT_FALSE(b.peer.next()) << "granted without room";
+  std::optional<Packet> packet;
+  pump_until_readable(a.peer, packet);
+  EXPECT_EQ(packet->type, Type::kEvict) << "asked again later";
+}
+
 TEST_F(ManagerTest, AProcessThatCannotDrainIsReopenedWithItsGang) {
   FakeJob job_a = admit(100 * kMiB, "a");
   FakeJob job_b = admit(100 * kMiB, "b");

@@ -267,6 +267,29 @@ TEST_F(PolicyTest, AHolderThatGrowsMakesOthersLeave) {
   EXPECT_EQ(find(Kind::kEvict)->bytes, 300);
 }
 
+TEST_F(PolicyTest, AHolderThatTheDriverRefusesMemoryMakesOthersLeaveOnce) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 500);
+  state.find(kB)->memory[0].resident = 500;
+  step_with({WantsChanged{kA, true, now}});
+  at(10s, {LacksMemory{kA}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  EXPECT_EQ(find(Kind::kEvict)->gang, kB);
+  step_with({MemoryChanged{kB, 0, 500, 0, 0}, GangEvicted{kB}});
+  at(20s);
+  EXPECT_EQ(find(Kind::kEvict), nullptr);
+}
+
+TEST_F(PolicyTest, AProcessThatCameBackGetsANewLeaseWithItsGang) {
+  gang(kA, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  step_with({GangReturned{kA}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_FALSE(find(Kind::kGrant)->run_now);
+  step_with({GangLoaded{kA}});
+  EXPECT_NE(find(Kind::kRun), nullptr);
+}
+
 TEST_F(PolicyTest, AnUnansweredAttemptIsAbandoned) {
   gang(kA, 1, 0);
   gang(kB, 1, 0);
