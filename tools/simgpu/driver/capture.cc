@@ -4,6 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/graph_memory.h"
+#include "tools/simgpu/driver/node_work.h"
+
 namespace plexrl::simgpu {
 namespace {
 
@@ -184,6 +188,31 @@ CUresult capture_external_event(Stream* stream, Event* event, CUgraphNodeType ty
   work.type = type;
   work.event = event;
   return capture_work(stream, std::move(work));
+}
+
+CUresult capture_allocation(Stream* stream, std::size_t bytes, std::uint64_t* address) {
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
+  const auto& visible = driver()->visible;
+  const auto ordinal = std::ranges::find(visible, stream->context()->device) - visible.begin();
+  parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  parameters.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(ordinal)}};
+  parameters.bytesize = bytes;
+  NodeWork work;
+  work.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  CUresult result = GraphMemory::create(stream->context(), parameters, &work.memory);
+  if (result != CUDA_SUCCESS) return result;
+  const CUdeviceptr made = work.memory->address();
+  const std::lock_guard lock(graph_mutex());
+  result = capture_work(stream, std::move(work));
+  if (result == CUDA_SUCCESS) *address = made;
+  return result;
+}
+
+CUresult capture_free(Stream* stream, std::uint64_t address) {
+  const std::lock_guard lock(graph_mutex());
+  NodeWork work;
+  const CUresult result = free_work(address, &work);
+  return result != CUDA_SUCCESS ? result : capture_work(stream, std::move(work));
 }
 
 CUresult capture_operation(Stream* stream, std::unique_ptr<Operation> operation) {
