@@ -70,9 +70,11 @@ void FakeManager::serve() {
       case Connection::Received::kPacket:
         answer(std::move(packet));
         break;
-      case Connection::Received::kClosed:
+      case Connection::Received::kClosed: {
+        const std::lock_guard lock(mutex_);
         connection_.close();
         break;
+      }
       case Connection::Received::kNothing:
         break;
     }
