@@ -1,14 +1,15 @@
 """Compares what ran on the simulated GPU with what the manager says it allowed.
 
 The device log (PLEXRL_SIMGPU log=FILE) has a JSON line for each piece of work: pid, kind, start_ns, end_ns. `plexrl-trace export
---format json` has the states of each gang and which process belongs to which job. Both use CLOCK_BOOTTIME. Kernels, memsets, host
-functions and copies within the device may run while their gang is running or draining; copies to the device also while it is
-loading; copies from the device also while it is being evicted for a newcomer.
+--format json` has the states of each gang and which process belongs to which job. Both use CLOCK_BOOTTIME. What a job does may run
+while its gang is running or draining. The pager's own copies, on a stream of their own, also run at other times: to the device while
+the gang is loading, from the device until it loads again.
 """
 import collections
 import json
 
 OPEN = ("running", "draining")
+CHUNK = 2 << 20
 
 
 def read_device_log(path):
@@ -36,25 +37,31 @@ def intervals(trace, states):
     return result
 
 
-def with_evictions(trace, running):
-    """The same intervals, each until the switch in which the job's memory was taken after it."""
-    taken = collections.defaultdict(list)
-    for swap in trace["swaps"]:
-        if swap["out_job"] is not None and swap["out_bytes"] > 0:
-            taken[swap["out_job"]].append(swap["mono_ns"])
+def until_next_load(trace, running):
+    """The same intervals, each until the job begins to load again: so long its memory may be copied out."""
+    loads = intervals(trace, ("loading",))
     result = {}
     for job, spans in running.items():
-        starts = [start for start, _ in spans[1:]] + [float("inf")]
-        result[job] = [[start, max([end, *(at for at in taken[job] if end <= at <= following)])]
-                       for (start, end), following in zip(spans, starts)]
+        result[job] = [[start, min((load for load, _ in loads[job] if load >= end), default=float("inf"))]
+                       for start, end in spans]
     return result
+
+
+def pager_streams(work):
+    """(pid, stream) of the streams that carry whole chunks between device and host and nothing else."""
+    pieces = collections.defaultdict(list)
+    for piece in work:
+        pieces[piece["pid"], piece["stream"]].append(piece)
+    return {stream for stream, all_of_it in pieces.items()
+            if all(p["kind"] in ("h2d", "d2h") and p["bytes"] % CHUNK == 0 for p in all_of_it)}
 
 
 def violations(trace, work):
     """Lines that name each piece of work outside its gang's lease."""
     job_of = {process["pid"]: process["job"] for process in trace["processes"]}
     running = intervals(trace, OPEN)
-    allowed_for = {"h2d": intervals(trace, (*OPEN, "loading")), "d2h": with_evictions(trace, running)}
+    paging = {"h2d": intervals(trace, (*OPEN, "loading")), "d2h": until_next_load(trace, running)}
+    pagers = pager_streams(work)
     for piece in work:
         if piece["kind"] == "h2h":
             continue
@@ -62,7 +69,8 @@ def violations(trace, work):
         if job is None:
             yield f"work of pid {piece['pid']}, which is in no job: {piece}"
             continue
-        allowed = allowed_for.get(piece["kind"], running).get(job, [])
+        is_paging = (piece["pid"], piece["stream"]) in pagers
+        allowed = (paging[piece["kind"]] if is_paging else running).get(job, [])
         if not any(start <= piece["start_ns"] and piece["end_ns"] <= end for start, end in allowed):
             nearest = min(allowed, key=lambda span: abs(span[0] - piece["start_ns"]), default=None)
             yield f"outside its lease (nearest {nearest}): {piece}"

@@ -11,6 +11,7 @@ import lease_check
 from sandbox import Failure, Sandbox
 
 MIB = 1 << 20
+SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us"  # fast, so that the test is about what happens and not about waiting
 
 
 def run(sandbox, program, options):
@@ -60,7 +61,7 @@ def main():
     parser.add_argument("--antagonist", type=int, default=48, help="MiB that the antagonist rewrites")
     parser.add_argument("--gpus", type=int, default=1)
     options = parser.parse_args()
-    with Sandbox(options.build, options.prefix, options.memory, options.gpus) as sandbox:
+    with Sandbox(options.build, options.prefix, options.memory, options.gpus, SPEC) as sandbox:
         try:
             pauses = run(sandbox, options.program, options)
             trace = sandbox.trace("export", "--format", "json")
