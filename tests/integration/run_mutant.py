@@ -15,8 +15,8 @@ import prefix
 
 # mutant -> (program, what the sharing test must say)
 MUTANTS = {
-    "gate": ("many_streams", r"outside its lease|the outputs differ"),
-    "drain": ("many_streams", r"outside its lease|the outputs differ"),
+    "gate": ("many_streams", r"outside its lease|the outputs differ|error 700|ILLEGAL_ADDRESS"),
+    "drain": ("many_streams", r"outside its lease|the outputs differ|error 700|ILLEGAL_ADDRESS"),
     "restore": ("allocation_patterns", r"the outputs differ|its (memory|last word) has changed"),
 }
 

@@ -1,7 +1,7 @@
 """A place of its own for one test: folders, a simulated GPU, a node manager, and the processes that run on them.
 
 Nothing is shared with another test or with the user's own PlexRL: the socket, the state folder and the simulated GPU's name belong
-to the sandbox, and `close` ends what it started (by process id) and removes the folder.
+to the sandbox, and `close` ends what it started (by the ids of their process groups) and removes the folder.
 """
 import json
 import os
@@ -12,10 +12,11 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 
 SKIPPED = 77
 # Longer than any run on any machine we know: a test that hangs ends, a slow one does not fail.
-PATIENCE_S = 600
+PATIENCE_S = float(os.environ.get("PLEXRL_TEST_PATIENCE_S", 600))
 
 _PEER = struct.Struct("<QQQ")  # antagonist_rounds, program_pauses, stop: programs/peer.h
 
@@ -72,8 +73,9 @@ class Sandbox:
         """Output goes to files NAME.out and NAME.err in the sandbox."""
         out, err = self.output(name), self.folder / f"{name}.err"
         with open(out, "wb") as out_file, open(err, "ab") as err_file:
+            # A group of its own, which everything the process starts stays in: `close` ends all of it.
             process = subprocess.Popen([str(a) for a in argv], env=env, stdin=subprocess.DEVNULL, stdout=out_file,
-                                       stderr=err_file, **options)
+                                       stderr=err_file, process_group=0, **options)
         process.name = name
         self.started.append(process)
         return process
@@ -121,6 +123,15 @@ class Sandbox:
             raise Failure(f"{process.name} ended with {status}, not {expected}\n{self.errors(process.name)}")
         return self.output(process.name).read_bytes()
 
+    def wait_beside(self, process, other):
+        """As `wait`, but fails when `other` ends first."""
+        deadline = time.monotonic() + PATIENCE_S
+        while process.poll() is None and time.monotonic() < deadline:
+            if other.poll() is not None and process.poll() is None:
+                raise Failure(f"{other.name} ended with {other.returncode} before {process.name}")
+            time.sleep(0.05)
+        return self.wait(process)
+
     def stop_manager(self):
         if self.manager is not None and self.manager.poll() is None:
             self.manager.send_signal(signal.SIGTERM)
@@ -153,10 +164,11 @@ class Sandbox:
     def close(self):
         self.stop_antagonist()
         for process in reversed(self.started):
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-                process.wait()
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
         if os.environ.get("PLEXRL_TEST_KEEP"):
             print(f"kept: {self.folder}")
         else:

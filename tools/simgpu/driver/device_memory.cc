@@ -1,5 +1,7 @@
 #include "tools/simgpu/driver/device_memory.h"
 
+#include <algorithm>
+
 #include <vector>
 
 #include "tools/simgpu/driver/driver.h"
@@ -114,7 +116,17 @@ void free_context_memory(Context* context) {
 int device_of_address(const Context* context, std::uint64_t address) {
   if (!driver()->addresses.in_arena(address)) return context->device;
   const auto range = driver()->addresses.find(address);
-  return range ? range->device : context->device;
+  if (!range) return context->device;
+  if (range->kind != Range::Kind::kVmmReservation) return range->device;
+  // A reservation belongs to no device; what is mapped there may be any device's memory.
+  std::uint64_t contiguous = 0;
+  const auto is_mapped = [&](int device) {
+    return driver()->addresses.translate(device, address, &contiguous) != nullptr;
+  };
+  if (is_mapped(context->device)) return context->device;
+  const auto& visible = driver()->visible;
+  const auto found = std::find_if(visible.begin(), visible.end(), is_mapped);
+  return found == visible.end() ? context->device : *found;
 }
 
 }  // namespace plexrl::simgpu

@@ -79,6 +79,17 @@ CUresult copy_line(bool per_thread, std::uint64_t target, std::uint64_t source, 
   return copy(per_thread, line(target, source, bytes), stream, blocks);
 }
 
+/// Serialised with all work, before and after, of the current, the source's and the target's
+/// context (driver API reference, cuMemcpyPeer). The driver orders it on the device; here the call
+/// waits.
+CUresult copy_peer(bool per_thread, CUdeviceptr target, CUcontext target_context,
+                   CUdeviceptr source, CUcontext source_context, std::size_t bytes) {
+  for (const CUcontext context : {target_context, source_context}) {
+    if (const CUresult idle = cuCtxSynchronize_v2(context); idle != CUDA_SUCCESS) return idle;
+  }
+  return copy(per_thread, line(target, source, bytes), nullptr, true);
+}
+
 CUresult copy_2d(bool per_thread, const CUDA_MEMCPY2D* p, CUstream stream, bool blocks) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_MEMCPY3D full{};
@@ -183,9 +194,10 @@ SIMGPU_PAIR(cuMemcpyDtoD_v2, _ptds, copy_line, (CUdeviceptr dst, CUdeviceptr src
 SIMGPU_PAIR(cuMemcpyDtoDAsync_v2, _ptsz, copy_line,
             (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), dst, src, bytes,
             stream, false)
-SIMGPU_PAIR(cuMemcpyPeer, _ptds, copy_line,
-            (CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, size_t bytes), dst, src, bytes,
-            nullptr, false)
+SIMGPU_PAIR(cuMemcpyPeer, _ptds, copy_peer,
+            (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+             size_t bytes),
+            dst, dst_context, src, src_context, bytes)
 SIMGPU_PAIR(cuMemcpyPeerAsync, _ptsz, copy_line,
             (CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, size_t bytes, CUstream stream),
             dst, src, bytes, stream, false)
