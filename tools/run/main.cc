@@ -17,6 +17,7 @@
 #include "tools/run/options.h"
 #include "tools/run/supervisor.h"
 #include "tools/run/target.h"
+#include "tools/simgpu/driver/spec.h"
 
 namespace plexrl::run {
 namespace {
@@ -61,6 +62,9 @@ std::optional<std::string> use_simgpu(const std::string& spec, const Installatio
   if (access(driver.c_str(), R_OK) != 0) {
     return "--simgpu: this installation has no simulated GPU (" + driver + " is missing)";
   }
+  simgpu::Spec parsed;
+  std::string problem;
+  if (!simgpu::parse_spec(spec, &parsed, &problem)) return "--simgpu: " + problem;
   env.set("PLEXRL_SIMGPU", spec);
   search_first(env, installation.simgpu_folder);
   return std::nullopt;

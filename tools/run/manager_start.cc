@@ -34,7 +34,10 @@ std::string last_line(const std::string& file, off_t from) {
   while (std::getline(log, line)) {
     if (!line.empty()) last = line;
   }
-  return last;
+  // Without time and level ("2026-… E nodemgr: main: no GPU").
+  const std::string program = " nodemgr: ";
+  const auto at = last.find(program);
+  return at == std::string::npos ? last : last.substr(at + program.size());
 }
 
 /// What the child needs, prepared before the fork: after it only async-signal-safe calls are

@@ -1,6 +1,8 @@
 #include "tools/trace/model.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "tools/cli/format.h"
 
@@ -72,6 +74,7 @@ class Builder {
       case SessionRecord::JOB_ADMITTED: {
         take_job(at, session);
         Job& job = job_of(session.job_id());
+        if (!admitted_.insert(job.id).second) return;  // by the next manager, while it ran
         job.start_ns = at;
         if (const auto queued = queued_since_.find(session.job_id());
             queued != queued_since_.end()) {
@@ -233,6 +236,7 @@ class Builder {
   Model model_;
   std::int64_t now_ = 0;
   std::map<std::string, std::int64_t> queued_since_;
+  std::set<std::string> admitted_;
   std::map<std::tuple<std::string, std::uint64_t, std::uint32_t>, MemoryRecord> memory_;
 };
 

@@ -304,6 +304,13 @@ class Unshared(Tree):
         self.assertIn("set-user-ID", err)
         self.assertEqual(self.run_it("--require", "--", str(program))[0], 125)
 
+    def test_a_bad_specification_of_the_simulated_gpu_is_quoted_and_nothing_runs(self):
+        for spec in ("nome=x", "memory=banana"):
+            status, out, err = self.run_it("--simgpu=" + spec, "--", "echo", "ran")
+            self.assertEqual((status, out), (125, ""))
+            self.assertIn("--simgpu: ", err)
+            self.assertIn(spec.split("=")[1] if "memory" in spec else "nome", err)
+
     def test_without_the_simulated_gpu_asking_for_it_fails(self):
         os.unlink(self.root / "lib/plexrl/simgpu/libcuda.so.1")
         status, _, err = self.run_it("--simgpu", "--", "true")

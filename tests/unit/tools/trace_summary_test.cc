@@ -53,12 +53,13 @@ TEST(Model, ANewManagerStartsWithNothingOpenButTheJobGoesOn) {
   FakeTrace trace;
   trace.job("a", 0).lease("a", 1, "running", 0).lease("b", 2, "waiting", 10);
   trace.add(60)->mutable_session()->set_event(SessionRecord::MANAGER_START);
-  trace.lease("a", 1, "running", 70).job_end("a", 90);
+  trace.job("a", 65).lease("a", 1, "running", 70).job_end("a", 90);
   const Model model = trace.model();
   const auto& slices = model.gangs_of("a").at(0)->slices;
   ASSERT_EQ(slices.size(), 2u);
   EXPECT_EQ(slices[0].end_ns, FakeTrace::ms(10));
   EXPECT_EQ(slices[1].end_ns, FakeTrace::ms(90));
+  EXPECT_EQ(model.find_job("a")->start_ns, FakeTrace::ms(0));
   EXPECT_EQ(model.find_job("a")->end_ns, FakeTrace::ms(90));
 }
 

@@ -1,0 +1,144 @@
+"""plexrl-ctl and plexrl-trace from the outside: output, complaints, exit codes; the manager is a fake one.
+
+Usage: plexrl_ctl_test.py PLEXRL_CTL PLEXRL_TRACE [unittest arguments]
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+CTL, TRACE = sys.argv[1:3]
+HANG_S = 600
+JOBS = [{"id": "aa11", "name": "ppo", "state": "running", "gangs": []},
+        {"id": "aa22", "name": "eval", "state": "idle", "gangs": []},
+        {"id": "bb33", "name": "eval", "state": "idle", "gangs": []}]
+MEMORY = [{"job": "aa11", "pid": 7, "gpu": 0, "kind": "alloc", "bytes": 1048576, "tier": "hbm", "pageable": "yes",
+           "reason": None},
+          {"job": "bb33", "pid": 8, "gpu": 0, "kind": "context", "bytes": 5, "tier": "hbm", "pageable": "no",
+           "reason": "the driver's"}]
+HEAD = {"schema": 1, "simulated": True, "node": "n1"}
+ANSWERS = {"status": {**HEAD, "uptime_s": 1.5}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
+           "memory": {**HEAD, "memory": MEMORY}}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="plexrl-ctl-"))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        self.env = {**{name: value for name, value in os.environ.items() if not name.startswith("PLEXRL_")},
+                    "PLEXRL_SOCKET": str(self.root / "nodemgr.sock"), "XDG_STATE_HOME": str(self.root / "state"),
+                    "XDG_RUNTIME_DIR": str(self.root / "run")}
+
+    def call(self, program, *arguments):
+        done = subprocess.run([program, *arguments], env=self.env, capture_output=True, text=True, timeout=HANG_S)
+        return done.returncode, done.stdout, done.stderr
+
+
+class Ctl(Case):
+    def serve(self, path=None):
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path or self.root / "admin.sock"))
+        listener.listen()
+
+        def answer():
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection, connection.makefile("rw") as lines:
+                    lines.write(json.dumps(ANSWERS[json.loads(lines.readline())["verb"]]) + "\n")
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+
+        def stop():
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            listener.close()
+        self.addCleanup(stop)
+
+    def test_json_is_the_answer_and_nothing_else(self):
+        self.serve()
+        status, out, err = self.call(CTL, "jobs", "--json")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(json.loads(out), ANSWERS["jobs"])
+
+    def test_tables_say_that_the_gpu_is_simulated(self):
+        self.serve()
+        status, out, _ = self.call(CTL, "memory")
+        self.assertEqual(status, 0)
+        self.assertTrue(out.startswith("node n1 (simulated GPU)\n"), out)
+        self.assertIn("1 MiB", out)
+        self.assertIn("the driver's", out)
+
+    def test_a_job_is_named_by_id_prefix_or_name(self):
+        self.serve()
+        for word in ("aa11", "aa1", "ppo"):
+            status, out, _ = self.call(CTL, "memory", word, "--json")
+            self.assertEqual(status, 0)
+            self.assertEqual([row["pid"] for row in json.loads(out)["memory"]], [7])
+        status, out, err = self.call(CTL, "jobs", "eval")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("aa22 bb33", err)
+
+    def test_the_managers_complaint_is_passed_on(self):
+        self.serve()
+        self.assertEqual(self.call(CTL, "gpus", "--json"), (1, "", "plexrl-ctl: GPUs are asleep\n"))
+
+    def test_no_manager_is_said_with_the_places_tried(self):
+        status, out, err = self.call(CTL, "status")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn(str(self.root / "admin.sock"), err)
+
+    def test_a_simulated_gpus_manager_is_found_by_itself_and_by_name(self):
+        del self.env["PLEXRL_SOCKET"]
+        folder = self.root / "run/plexrl/simgpu-x"
+        folder.mkdir(parents=True)
+        self.serve(folder / "admin.sock")
+        if not os.path.exists("/run/plexrl/admin.sock"):
+            self.assertEqual(self.call(CTL, "status")[0], 0)
+        self.assertEqual(self.call(CTL, "status", "--simgpu=name=x")[0], 0)
+        self.assertEqual(self.call(CTL, "status", "--simgpu=name=y")[0], 1)
+
+    def test_wrong_usage_gives_2_and_the_nearest_verb(self):
+        status, _, err = self.call(CTL, "statsu")
+        self.assertEqual(status, 2)
+        self.assertIn("did you mean status?", err)
+        for arguments in ([], ["jobs", "a", "b"], ["gpus", "--colour"]):
+            self.assertEqual(self.call(CTL, *arguments)[0], 2, arguments)
+
+
+class Trace(Case):
+    def test_wrong_usage_gives_2(self):
+        status, _, err = self.call(TRACE, "sumary")
+        self.assertEqual(status, 2)
+        self.assertIn("did you mean summary?", err)
+        for arguments in ([], ["export"], ["export", "--format", "pdf"], ["timeline", "--from", "soon"],
+                          ["timeline", "--width", "3"]):
+            self.assertEqual(self.call(TRACE, *arguments)[0], 2, arguments)
+
+    def test_no_trace_is_said_with_the_places_searched(self):
+        status, out, err = self.call(TRACE, "summary")
+        if os.path.isdir("/var/lib/plexrl"):
+            self.skipTest("this machine has traces of a system's manager")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn(str(self.root / "state/plexrl/trace"), err)
+
+    def test_a_damaged_trace_is_read_as_far_as_it_goes_and_says_so(self):
+        file = self.root / "000000.plxt"
+        file.write_bytes(b"this is not a trace")
+        status, out, err = self.call(TRACE, "summary", "--json", str(file))
+        self.assertEqual(status, 0)
+        self.assertEqual(json.loads(out)["summary"]["jobs"], [])
+        self.assertIn("no frame begins at byte 0 of 19; read up to there", err)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
