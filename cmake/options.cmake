@@ -29,3 +29,9 @@ set(PLEXRL_SIMGPU_DIR ${PLEXRL_LIB_DIR}/simgpu)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PLEXRL_BIN_DIR})
 
 include_directories(${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+
+# A pack (tools/gpu-validate) brings the libraries that a machine may lack in lib/plexrl/deps. RPATH, not RUNPATH: it holds for the
+# libraries' own needs too. Elsewhere the folder does not exist and the loader passes it over.
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib/plexrl/deps")
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib/plexrl/deps")
+add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-Wl,--disable-new-dtags>)

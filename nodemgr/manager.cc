@@ -125,9 +125,12 @@ absl::Status Manager::take_gpus(const settings::Values& values) {
     gpu_locks_.push_back(*std::move(lock));
     NodeGpu& gpu = node_.gpus[static_cast<int>(i)];
     gpu.info = found[i];
-    gpu.overhead = node_.options.gpu_overhead != 0
-                       ? node_.options.gpu_overhead
-                       : std::min(kDefaultOverhead, gpu.info.total_bytes / 16);
+    // A part of what jobs may have here: a budget far below the GPU's size must still hold a job.
+    std::uint64_t budget = node_.options.gpu_memory != 0
+                               ? std::min(node_.options.gpu_memory, gpu.info.total_bytes)
+                               : gpu.info.total_bytes;
+    gpu.overhead = node_.options.gpu_overhead != 0 ? node_.options.gpu_overhead
+                                                   : std::min(kDefaultOverhead, budget / 16);
     node_.simulated |= gpu.info.simulated;
     gpu.reserved = driver_reserve(*probe_, static_cast<int>(i), gpu.info.total_bytes);
   }
