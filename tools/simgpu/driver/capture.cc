@@ -88,7 +88,7 @@ void Capture::end() {
 }
 
 CUresult begin_capture(Stream* stream, CUstreamCaptureMode mode, std::shared_ptr<Graph> graph,
-                       Dependencies tail) {
+                       const Dependencies& tail) {
   if (mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   // "Capture must not be started on CU_STREAM_LEGACY."
   if (stream->kind() == Stream::Kind::kLegacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -44,7 +44,7 @@ class Capture {
 
 /// What streams and the calls of this thread are doing; all need graph_mutex().
 CUresult begin_capture(Stream* stream, CUstreamCaptureMode mode, std::shared_ptr<Graph> graph,
-                       Dependencies tail);
+                       const Dependencies& tail);
 /// *graph is what was captured; nullptr when the capture was invalidated.
 CUresult end_capture(Stream* stream, std::shared_ptr<Graph>* graph);
 /// Adds a node to the capture that `stream` is in.

@@ -40,8 +40,7 @@ CUresult begin_to_graph(bool per_thread, CUstream handle, CUgraph graph_handle,
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphEdge> tail;
   const CUresult result = read_dependencies(*graph, dependencies, data, count, &tail);
-  return result != CUDA_SUCCESS ? result
-                                : begin_capture(stream, mode, std::move(graph), std::move(tail));
+  return result != CUDA_SUCCESS ? result : begin_capture(stream, mode, std::move(graph), tail);
 }
 
 CUresult end(bool per_thread, CUstream handle, CUgraph* graph_handle) {
