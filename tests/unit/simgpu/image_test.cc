@@ -58,7 +58,7 @@ TEST_F(ImageTest, EachPackingIsReallyWhatTheNameSays) {
     const std::string bytes = image(name);
     if (bytes.empty()) GTEST_SKIP() << "the build has no nvcc that makes " << name;
     std::vector<FatFile> files;
-    ASSERT_TRUE(read_fat_binary(bytes.data(), &files)) << name;
+    ASSERT_TRUE(read_fat_binary(bytes.data(), bytes.size(), &files)) << name;
     ASSERT_EQ(2u, files.size()) << name;
     EXPECT_EQ(FatFile::Kind::kMachineCode, files[0].kind) << name;
     EXPECT_EQ(FatFile::Kind::kPtx, files[1].kind) << name;
@@ -121,7 +121,7 @@ TEST_F(ImageTest, DamagedFatBinariesAreRefused) {
   const std::string good = image("zstd.fatbin");
   if (good.empty()) GTEST_SKIP() << "the build has no nvcc";
   std::vector<FatFile> files;
-  ASSERT_TRUE(read_fat_binary(good.data(), &files));
+  ASSERT_TRUE(read_fat_binary(good.data(), good.size(), &files));
   const auto packed = static_cast<std::size_t>(files[1].payload.data() - good.data());
   CUmodule module = nullptr;
 
@@ -137,6 +137,19 @@ TEST_F(ImageTest, DamagedFatBinariesAreRefused) {
   bad = good;
   std::memcpy(&bad[16 + 4], &huge, 4);  // the first file's header size
   EXPECT_EQ(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, bad.data()));
+}
+
+TEST_F(ImageTest, ATruncatedFileIsRefusedWhereverItEnds) {
+  const std::string good = image("zstd.fatbin");
+  if (good.empty()) GTEST_SKIP() << "the build has no nvcc";
+  const std::string path =
+      testing::TempDir() + "/image_test-" + std::to_string(getpid()) + ".fatbin";
+  for (std::size_t bytes = 4; bytes < good.size(); bytes += 61) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << good.substr(0, bytes);
+    CUmodule module = nullptr;
+    EXPECT_EQ(CUDA_ERROR_INVALID_IMAGE, cuModuleLoad(&module, path.c_str())) << bytes;
+  }
+  unlink(path.c_str());
 }
 
 }  // namespace

@@ -93,12 +93,20 @@ bool is_fat_binary(const void* image) noexcept {
   return magic == kWrapperMagic || magic == kHeaderMagic;
 }
 
-bool read_fat_binary(const void* image, std::vector<FatFile>* files) {
+bool read_fat_binary(const void* image, std::size_t bytes, std::vector<FatFile>* files) {
   const auto* at = static_cast<const std::byte*>(image);
-  if (read_at<std::uint32_t>(at) == kWrapperMagic) at = read_at<Wrapper>(at).header;
-  if (at == nullptr) return false;
+  if (bytes != 0 && bytes < sizeof(Header)) return false;
+  if (read_at<std::uint32_t>(at) == kWrapperMagic) {
+    if (bytes != 0) return false;
+    at = read_at<Wrapper>(at).header;
+    if (at == nullptr) return false;
+  }
   const auto header = read_at<Header>(at);
   if (header.magic != kHeaderMagic || header.header_bytes < sizeof(Header)) return false;
+  if (bytes != 0 &&
+      (header.header_bytes > bytes || header.files_bytes > bytes - header.header_bytes)) {
+    return false;
+  }
   at += header.header_bytes;
   std::uint64_t left = header.files_bytes;
   while (left >= sizeof(FileHeader)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,7 +10,7 @@
 /// for each architecture, plain or compressed. The wrapper is that of CUDA's public header
 /// fatbinary_section.h.
 ///
-/// Images come by pointer alone, so sizes are those of their own headers.
+/// Images in memory come by pointer alone; then only their own headers tell their sizes.
 namespace plexrl::simgpu {
 
 /// One file of a fat binary. `payload` points into the image.
@@ -26,9 +27,10 @@ struct FatFile {
 /// Whether `image` begins like a fat binary or its wrapper. Reads 4 bytes.
 bool is_fat_binary(const void* image) noexcept;
 
-/// The files of a fat binary or of the one that a wrapper points to. False when headers contradict
-/// each other.
-bool read_fat_binary(const void* image, std::vector<FatFile>* files);
+/// The files of a fat binary, or of the one that a wrapper points to. False when headers contradict
+/// each other, or reach beyond `bytes`, the image's size where that is known (0: it isn't; only
+/// then may there be a wrapper).
+bool read_fat_binary(const void* image, std::size_t bytes, std::vector<FatFile>* files);
 
 /// The text of a PTX file without the zeros that end it. False when it can't be unpacked.
 bool unpack(const FatFile& file, std::string* text);

@@ -1,6 +1,7 @@
 #include "tools/simgpu/driver/image.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -37,9 +38,10 @@ bool is_text(std::string_view head) {
 }
 
 // The PTX with the highest architecture that the device has.
-CUresult read_fat_image(const void* image, int sm, std::vector<std::string>* sources) {
+CUresult read_fat_image(const void* image, std::size_t bytes, int sm,
+                        std::vector<std::string>* sources) {
   std::vector<FatFile> files;
-  if (!read_fat_binary(image, &files)) return CUDA_ERROR_INVALID_IMAGE;
+  if (!read_fat_binary(image, bytes, &files)) return CUDA_ERROR_INVALID_IMAGE;
   const FatFile* best = nullptr;
   bool has_ptx = false;
   for (const FatFile& file : files) {
@@ -55,18 +57,25 @@ CUresult read_fat_image(const void* image, int sm, std::vector<std::string>* sou
   return CUDA_SUCCESS;
 }
 
-CUresult read_container(const char* image, std::vector<std::string>* sources) {
-  auto next_number = [&] {
-    std::uint64_t number;
-    std::memcpy(&number, image, sizeof(number));
-    image += sizeof(number);
-    return number;
+// `left` is what there is at most behind `image`.
+CUresult read_container(const char* image, std::size_t left, std::vector<std::string>* sources) {
+  auto next_number = [&](std::uint64_t* number) {
+    if (left < sizeof(*number)) return false;
+    std::memcpy(number, image, sizeof(*number));
+    image += sizeof(*number);
+    left -= sizeof(*number);
+    return true;
   };
+  std::uint64_t count = 0;
   image += kContainerMagic.size();
-  for (std::uint64_t count = next_number(); count > 0; --count) {
-    const std::uint64_t bytes = next_number();
-    sources->emplace_back(image, bytes);
-    image += bytes;
+  left -= kContainerMagic.size();
+  if (!next_number(&count)) return CUDA_ERROR_INVALID_IMAGE;
+  for (; count > 0; --count) {
+    std::uint64_t length = 0;
+    if (!next_number(&length) || length > left) return CUDA_ERROR_INVALID_IMAGE;
+    sources->emplace_back(image, length);
+    image += length;
+    left -= length;
   }
   return CUDA_SUCCESS;
 }
@@ -80,12 +89,14 @@ CUresult read_image(const void* image, std::size_t bytes, int sm,
   const std::size_t length = bytes != 0 ? bytes : strnlen(text, 4);
   const std::string_view head(text, std::min<std::size_t>(length, 4));
   if (head.size() < 4) return CUDA_ERROR_INVALID_IMAGE;
-  if (is_fat_binary(image)) return read_fat_image(image, sm, sources);
+  if (is_fat_binary(image)) return read_fat_image(image, bytes, sm, sources);
   if (is_elf(head)) return refuse_machine_code("a cubin (machine code)", sm);
   if (is_lto_ir(head)) return refuse_machine_code("LTO-IR", sm);
   if (!is_text(head)) return CUDA_ERROR_INVALID_IMAGE;
-  if (std::strncmp(text, kContainerMagic.data(), kContainerMagic.size()) == 0) {
-    return read_container(text, sources);
+  const std::size_t known = bytes != 0 ? bytes : SIZE_MAX;
+  if (known >= kContainerMagic.size() &&
+      std::strncmp(text, kContainerMagic.data(), kContainerMagic.size()) == 0) {
+    return read_container(text, known, sources);
   }
   std::string source = bytes != 0 ? std::string(text, strnlen(text, bytes)) : std::string(text);
   sources->push_back(std::move(source));
