@@ -44,10 +44,10 @@ struct BasicBlock {
 
 class Allocator {
  public:
-  Allocator(Code& code, const std::vector<Type>& registers)
-      : code_(code), types_(registers), words_((registers.size() + 63) / 64) {}
+  Allocator(Code& code, const std::vector<Type>& registers) : code_(code), types_(registers) {}
 
   void run() {
+    number_registers();
     find_blocks();
     solve();
     find_ranges();
@@ -81,6 +81,33 @@ class Allocator {
   bool ends_block(const Op& op) const {
     return op.target != 0 || op.fn == indexed_branch_op() || op.fn == return_op() ||
            op.fn == exit_op() || op.fn == trap_op();
+  }
+
+  /// Declared registers are often more than used ones: the sets are of used ones.
+  void number_registers() {
+    std::vector<Type> used;
+    std::vector<std::int32_t> number(types_.size(), -1);
+    auto renumber = [&](std::int32_t& reg) {
+      if (reg < 0) return;
+      std::int32_t& known = number[static_cast<std::size_t>(reg)];
+      if (known < 0) {
+        known = static_cast<std::int32_t>(used.size());
+        used.push_back(types_[static_cast<std::size_t>(reg)]);
+      }
+      reg = known;
+    };
+    each_operand(renumber);
+    types_ = std::move(used);
+    words_ = (types_.size() + 63) / 64;
+  }
+
+  template <typename F>
+  void each_operand(F f) {
+    for (Op& op : code_.ops) {
+      for (std::int32_t* operand : {&op.guard, &op.a, &op.b, &op.c, &op.d, &op.e}) f(*operand);
+      // The list belongs to the code, which is ours to change.
+      for (int i = 0; i < op.list_size; ++i) f(const_cast<std::int32_t&>(op.list[i]));
+    }
   }
 
   void find_blocks() {
@@ -217,10 +244,7 @@ class Allocator {
     auto map = [this](std::int32_t& operand) {
       if (operand >= 0) operand = offsets_[static_cast<std::size_t>(operand)];
     };
-    for (Op& op : code_.ops) {
-      for (std::int32_t* operand : {&op.guard, &op.a, &op.b, &op.c, &op.d, &op.e}) map(*operand);
-      for (int i = 0; i < op.list_size; ++i) map(const_cast<std::int32_t&>(op.list[i]));
-    }
+    each_operand(map);
   }
 
   static bool has(const Bits& bits, std::int32_t reg) {
@@ -231,8 +255,8 @@ class Allocator {
   }
 
   Code& code_;
-  const std::vector<Type>& types_;
-  std::size_t words_;
+  std::vector<Type> types_;  ///< by register number
+  std::size_t words_ = 0;
   std::vector<BasicBlock> blocks_;
   std::vector<Range> ranges_;
   std::vector<std::int32_t> offsets_;

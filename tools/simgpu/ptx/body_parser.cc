@@ -151,6 +151,7 @@ class BodyParser {
         function_.registers.push_back({type});
         scopes_.back().names[reg] = meaning;
       }
+      if (function_.registers.size() > kMaxRegisters) in_.fail("too many registers");
     } while (in_.accept(","));
     in_.expect(";");
   }
@@ -218,6 +219,7 @@ class BodyParser {
   }
 
   Operand operand() {
+    if (++depth_ > kMaxDepth) in_.fail("operands are nested too deeply");
     Operand out;
     const bool is_negated = in_.accept("!");
     if (in_.accept("{")) {
@@ -236,6 +238,7 @@ class BodyParser {
     }
     out.is_negated = is_negated;
     if (in_.accept("|")) out.other.push_back(operand());
+    --depth_;
     return out;
   }
 
@@ -269,6 +272,10 @@ class BodyParser {
   Cursor& in_;
   Function& function_;
   std::vector<Scope> scopes_;
+
+  static constexpr int kMaxDepth = 8;
+  static constexpr std::size_t kMaxRegisters = 1'000'000;
+  int depth_ = 0;  ///< of nested operands
 };
 
 }  // namespace

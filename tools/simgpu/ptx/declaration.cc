@@ -13,6 +13,9 @@ using syntax::Initial;
 using syntax::Operand;
 using syntax::Space;
 
+constexpr std::size_t kMaxElements = std::size_t{1} << 36;
+constexpr int kMaxDepth = 32;  ///< of nested braces in an initialiser
+
 Space space_from_name(Cursor& in, std::string_view name) {
   if (name == ".global") return Space::kGlobal;
   if (name == ".const") return Space::kConst;
@@ -31,7 +34,9 @@ void parse_type(Cursor& in, syntax::Variable& variable, std::size_t& vector) {
     const std::string_view word = in.take().text;
     if (word == ".align") {
       variable.alignment = static_cast<std::size_t>(in.expect_integer());
-      if (!std::has_single_bit(variable.alignment)) in.fail(".align is no power of two");
+      if (!std::has_single_bit(variable.alignment) || variable.alignment > 65536) {
+        in.fail("bad .align");
+      }
     } else if (word == ".attribute") {
       in.expect("(");
       while (!in.accept(")")) {
@@ -62,8 +67,9 @@ void parse_name(Cursor& in, syntax::Variable& variable, std::size_t vector) {
       variable.elements = 0;
     } else {
       const std::int64_t count = in.expect_integer();
-      if (count < 0 || count > (std::int64_t{1} << 40)) in.fail("bad array size");
+      if (count < 0 || count > static_cast<std::int64_t>(kMaxElements)) in.fail("bad array size");
       variable.elements *= static_cast<std::size_t>(count);
+      if (variable.elements > kMaxElements) in.fail("array is too large");
       in.expect("]");
     }
   }
@@ -75,7 +81,8 @@ Initial parse_symbol_initial(Cursor& in) {
   Initial initial;
   std::string_view name = in.expect_word("a symbol");
   if (name == "generic" && in.accept("(")) {
-    initial = parse_symbol_initial(in);
+    initial.symbol = in.expect_word("a symbol");
+    if (in.at("+") || in.at("-")) initial.addend = in.expect_integer();
     in.expect(")");
   } else {
     initial.symbol = name;
@@ -84,10 +91,12 @@ Initial parse_symbol_initial(Cursor& in) {
   return initial;
 }
 
-void parse_initial(Cursor& in, const syntax::Variable& variable, std::vector<Initial>& out) {
+void parse_initial(Cursor& in, const syntax::Variable& variable, std::vector<Initial>& out,
+                   int depth = 0) {
   if (in.accept("{")) {
+    if (depth > kMaxDepth) in.fail("braces are nested too deeply");
     while (!in.accept("}")) {
-      parse_initial(in, variable, out);
+      parse_initial(in, variable, out, depth + 1);
       if (!in.at("}")) in.expect(",");
     }
     return;

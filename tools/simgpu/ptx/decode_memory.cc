@@ -121,7 +121,7 @@ void Decoder::load(Words& words) {
       list.push_back(kNoOperand);
       continue;
     }
-    if (element.kind != Operand::Kind::kRegister) fail("the destination is no register");
+    if (width_of(element) == 0) fail("the destination is no register");
     if (width != 0 && width != width_of(element)) fail("destinations differ in size");
     width = width_of(element);
     list.push_back(element.reg);

@@ -33,7 +33,7 @@ void Decoder::move(Words& words) {
 void Decoder::pack(Type type) {
   const std::vector<Operand>& parts = operand(1).children;
   const int part_bytes = bytes_of(type) / static_cast<int>(parts.empty() ? 1 : parts.size());
-  if (part_bytes < 1) unknown();
+  if (part_bytes < 1 || part_bytes * static_cast<int>(parts.size()) != bytes_of(type)) unknown();
   const Type part_type = unsigned_of(part_bytes);
   const int width = register_width(type);
   const std::int32_t d = write(operand(0), type);
@@ -55,11 +55,9 @@ void Decoder::pack(Type type) {
 void Decoder::unpack(Type type) {
   const std::vector<Operand>& parts = operand(0).children;
   const int part_bytes = bytes_of(type) / static_cast<int>(parts.empty() ? 1 : parts.size());
-  if (part_bytes < 1) unknown();
+  if (part_bytes < 1 || part_bytes * static_cast<int>(parts.size()) != bytes_of(type)) unknown();
   const Type part_type = unsigned_of(part_bytes);
   const int width = register_width(type);
-  // A copy: the source may be one of the destinations' registers only in name, but extends write in
-  // order.
   const std::int32_t from = read(operand(1), type);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::int32_t d = write(parts[i], part_type);

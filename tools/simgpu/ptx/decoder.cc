@@ -8,6 +8,12 @@
 #include "tools/simgpu/ptx/launch.h"
 
 namespace plexrl::simgpu::ptx {
+namespace {
+
+constexpr std::size_t kMaxLocalBytes = 512 << 10;  ///< of a variable; as on real devices
+constexpr std::size_t kMaxParamBytes = 64 << 10;
+
+}  // namespace
 
 using syntax::Space;
 
@@ -84,6 +90,11 @@ std::vector<Parameter> lay_out_parameters(const syntax::Signature& signature) {
 /// Places the function's parameters, the arguments of its calls, and its local variables. Variables
 /// of separate call sequences share no space; blocks stay small because a function has few calls.
 void Decoder::lay_out_params() {
+  auto check_size = [](const syntax::Variable& variable, std::size_t limit) {
+    if (variable.bytes() <= limit) return;
+    throw Failure(LoadError::kInvalidPtx, variable.line,
+                  "'" + std::string(variable.name) + "' is too large");
+  };
   std::uint32_t params = 0, local = 0;
   const std::size_t results = function_.signature.results.size();
   const std::size_t formals = results + function_.signature.parameters.size();
@@ -95,6 +106,7 @@ void Decoder::lay_out_params() {
     std::uint32_t offset = 0;
     if (variable.space == Space::kLocal) {
       local = (local + alignment - 1) / alignment * alignment;
+      check_size(variable, kMaxLocalBytes);
       offset = local;
       local += bytes;
     } else if (function_.is_entry && id < formals) {
@@ -102,6 +114,7 @@ void Decoder::lay_out_params() {
     } else if (variable.space == Space::kParam || variable.space == Space::kReg) {
       const std::uint32_t step = std::max<std::uint32_t>(alignment, 8);
       params = (params + step - 1) / step * step;
+      check_size(variable, kMaxParamBytes);
       offset = params;
       params += std::max<std::uint32_t>(bytes, 1);
       if (id < formals)
@@ -129,6 +142,8 @@ void Decoder::load_register_formals() {
 
 void Decoder::decode(const syntax::Instruction& instruction) {
   instruction_ = &instruction;
+  if (instruction.guard >= 0 && type_of(instruction.guard) != Type::kPred)
+    fail("the guard is no predicate");
   Words words(instruction.opcode);
   const Handler handle = handler(words.first());
   if (handle == nullptr) unknown();

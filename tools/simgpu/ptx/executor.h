@@ -47,6 +47,7 @@ struct Variable {
     std::string symbol;  ///< variable or function whose address is stored there (8 bytes)
     std::int64_t addend;
   };
+  /// As in the source; private variables of several sources that share a name get a suffix "@…".
   std::string name;
   std::size_t bytes = 0;
   std::size_t alignment = 1;
@@ -133,7 +134,9 @@ struct LaunchConfig {
   std::vector<std::byte> parameters;  ///< laid out as KernelInfo::parameters says
   const AddressSpace* memory = nullptr;
   bool cooperative = false;  ///< all blocks are resident at once (grid barriers)
-  int resident_blocks = 8;   ///< blocks that take turns when not cooperative
+  /// Blocks that may be under way when not cooperative. A further block is started only when all
+  /// that are under way wait or have had a long turn, so usually one runs at a time.
+  int resident_blocks = 8;
   /// The device's clock in ns (%globaltimer; %clock counts it at `clock_khz`). Must not go
   /// backwards.
   std::uint64_t (*now_ns)(void* context) = nullptr;
@@ -146,7 +149,11 @@ struct LaunchConfig {
 
 /// A kernel that is running. One thread at a time drives it; different executions may run on
 /// different threads. Blocks run in order of their linear index, warps in order, so float atomics
-/// give the same result every time that executions don't overlap.
+/// give the same result every time that executions don't overlap. How often `run` is called, and
+/// with what budget, changes no result.
+///
+/// The module must outlive its executions. Limits of a launch (threads, shared memory, grid) are
+/// the driver's to check.
 class Execution {
  public:
   enum class State {

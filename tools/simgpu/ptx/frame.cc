@@ -7,7 +7,7 @@ namespace plexrl::simgpu::ptx {
 namespace {
 
 constexpr std::uint64_t kMaxLocalBytes = 512 << 10;  ///< of one lane, as on real devices
-constexpr std::uint32_t kMaxFrames = 1 << 16;
+constexpr std::uint32_t kMaxFrames = 4096;
 
 std::byte* allocate(std::size_t bytes) {
   const std::size_t rounded = (bytes + 127) / 64 * 64;
@@ -77,9 +77,9 @@ void leave(Warp& warp, Frame* frame, std::uint32_t mask) {
   frame->members &= ~mask;
   frame->present &= ~mask;
   if (frame->members != 0) return;
-  for (std::uint32_t k = 0; k < warp.frame_count; ++k) {
-    if (warp.frames[k] != frame) continue;
-    std::memmove(warp.frames + k, warp.frames + k + 1, (warp.frame_count - k - 1) * sizeof(Frame*));
+  for (std::uint32_t k = warp.frame_count; k > 0; --k) {
+    if (warp.frames[k - 1] != frame) continue;
+    std::memmove(warp.frames + k - 1, warp.frames + k, (warp.frame_count - k) * sizeof(Frame*));
     --warp.frame_count;
     break;
   }
