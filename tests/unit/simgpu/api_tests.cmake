@@ -22,8 +22,8 @@ set_tests_properties(unit.simgpu_exports PROPERTIES LABELS default)
 # Images that nvcc makes: PTX in each packing, and what must be refused. Without nvcc the tests say that they skip.
 set(images ${CMAKE_CURRENT_BINARY_DIR}/images)
 file(MAKE_DIRECTORY ${images})
-plexrl_driver_test(simgpu_image_test image_test.cc ${CMAKE_SOURCE_DIR}/tools/simgpu/driver/fat_binary.cc)
-target_link_libraries(simgpu_image_test PRIVATE ${PLEXRL_ZSTD_STATIC} ${PLEXRL_LZ4_STATIC})
+plexrl_driver_test(simgpu_image_test image_test.cc)
+target_link_libraries(simgpu_image_test PRIVATE plexrl_simgpu_image)
 target_compile_definitions(simgpu_image_test PRIVATE PLEXRL_TEST_IMAGES="${images}")
 function(plexrl_test_image name)
   add_custom_command(OUTPUT ${images}/${name}

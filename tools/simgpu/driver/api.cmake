@@ -19,6 +19,13 @@ foreach(row "table;entry_points.inc" "stubs;entry_stubs.cc" "errors;errors.inc")
     VERBATIM)
 endforeach()
 
+# Reading images; fuzzed on its own. Compression is linked statically: a job's process may bring its own versions.
+find_library(PLEXRL_ZSTD_STATIC libzstd.a REQUIRED)
+find_library(PLEXRL_LZ4_STATIC liblz4.a REQUIRED)
+add_library(plexrl_simgpu_image STATIC ${simgpu_api_dir}/fat_binary.cc ${simgpu_api_dir}/image.cc)
+target_link_libraries(plexrl_simgpu_image PUBLIC plexrl_cuda_headers plexrl_ptx
+                      PRIVATE ${PLEXRL_ZSTD_STATIC} ${PLEXRL_LZ4_STATIC})
+
 add_library(plexrl_simgpu_api OBJECT
   ${simgpu_generated}/entry_points.inc
   ${simgpu_generated}/entry_stubs.cc
@@ -39,23 +46,17 @@ add_library(plexrl_simgpu_api OBJECT
   ${simgpu_api_dir}/entry_module.cc
   ${simgpu_api_dir}/entry_points.cc
   ${simgpu_api_dir}/entry_profiler.cc
-  ${simgpu_api_dir}/fat_binary.cc
   ${simgpu_api_dir}/function_attributes.cc
   ${simgpu_api_dir}/graph.cc
   ${simgpu_api_dir}/graph_edges.cc
   ${simgpu_api_dir}/graph_exec.cc
   ${simgpu_api_dir}/graph_memory.cc
-  ${simgpu_api_dir}/image.cc
   ${simgpu_api_dir}/launch.cc
   ${simgpu_api_dir}/module.cc
   ${simgpu_api_dir}/node_work.cc
   ${simgpu_api_dir}/occupancy.cc
   ${simgpu_api_dir}/proc_address.cc)
-target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_cuda_headers)
-# Static: a job's process may bring its own versions of both.
-find_library(PLEXRL_ZSTD_STATIC libzstd.a REQUIRED)
-find_library(PLEXRL_LZ4_STATIC liblz4.a REQUIRED)
-target_link_libraries(plexrl_simgpu_api PUBLIC ${PLEXRL_ZSTD_STATIC} ${PLEXRL_LZ4_STATIC})
+target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_simgpu_image plexrl_cuda_headers)
 # Only the driver API is exported, nothing of the libraries inside.
 target_link_options(plexrl_simgpu_api INTERFACE -Wl,--version-script=${simgpu_api_dir}/exports.map)
 set_property(TARGET plexrl_simgpu_api PROPERTY INTERFACE_LINK_DEPENDS ${simgpu_api_dir}/exports.map)

@@ -13,8 +13,10 @@ constexpr std::uint32_t kWrapperMagic = 0x466243B1;
 constexpr std::uint32_t kHeaderMagic = 0xBA55ED50;
 constexpr std::uint64_t kFlagLz4 = 0x2000;
 constexpr std::uint64_t kFlagZstd = 0x8000;
-// No PTX comes near it; keeps a damaged size from asking for all memory.
+// No PTX comes near it, and LZ4 can't shrink by more than the ratio: a damaged size does not ask
+// for all memory.
 constexpr std::uint64_t kMaxPlainBytes = 1ull << 31;
+constexpr std::uint64_t kMaxLz4Ratio = 255;
 
 struct Wrapper {
   std::uint32_t magic;
@@ -74,12 +76,18 @@ bool read_file(const std::byte* where, const FileHeader& header, FatFile* file) 
 }
 
 bool unpack_zstd(const FatFile& file, std::string* text) {
+  if (ZSTD_getFrameContentSize(file.payload.data(), file.payload.size()) != file.plain_bytes) {
+    return false;
+  }
+  text->resize(file.plain_bytes);
   const std::size_t got =
       ZSTD_decompress(text->data(), text->size(), file.payload.data(), file.payload.size());
   return ZSTD_isError(got) == 0 && got == text->size();
 }
 
 bool unpack_lz4(const FatFile& file, std::string* text) {
+  if (file.plain_bytes > (file.payload.size() + 1) * kMaxLz4Ratio) return false;
+  text->resize(file.plain_bytes);
   const int got =
       LZ4_decompress_safe(file.payload.data(), text->data(), static_cast<int>(file.payload.size()),
                           static_cast<int>(text->size()));
@@ -129,7 +137,6 @@ bool unpack(const FatFile& file, std::string* text) {
   if (file.packing == FatFile::Packing::kPlain) {
     text->assign(file.payload);
   } else {
-    text->assign(file.plain_bytes, '\0');
     const bool is_ok =
         file.packing == FatFile::Packing::kZstd ? unpack_zstd(file, text) : unpack_lz4(file, text);
     if (!is_ok) return false;
