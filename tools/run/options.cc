@@ -41,6 +41,9 @@ std::optional<std::string> unbuilt(const RawOptions& raw) {
   if (raw.gpus != 0) {
     return "--gpus: choosing a number of GPUs is not built yet; set CUDA_VISIBLE_DEVICES instead";
   }
+  if (!raw.max_slowdown.empty()) {
+    return "--max-slowdown: a limit on slowdown is not built yet; --priority and --max-wait are";
+  }
   if (raw.evict == "checkpoint") {
     return "--evict=checkpoint: driver checkpointing is not built yet; use --evict=page";
   }
@@ -54,16 +57,15 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
   app.set_version_flag("--version", "plexrl-run " PLEXRL_VERSION);
   app.add_option("--name", options.name, "the job's name (default: the command's base name)")
       ->type_name("NAME");
-  app.add_option("--team", options.team, "the team that pays for the job's share (default: none)")
+  app.add_option("--team", options.team,
+                 "the job's team, as listings show it (default: none); shares of teams are not "
+                 "built yet")
       ->type_name("TEAM");
   app.add_option("--priority", options.priority, "0 (last) to 100 (first) (default: 50)")
       ->type_name("N");
   app.add_option("--memory", raw.memory,
                  "device memory promised to the job on each GPU (default: what is usable)")
       ->type_name("SIZE");
-  app.add_option("--max-slowdown", raw.max_slowdown,
-                 "the job may take so many times as long as alone, at least 1 (default: no limit)")
-      ->type_name("RATIO");
   app.add_option("--max-wait", raw.max_wait,
                  "longest wait for a GPU in one stretch (default: the manager's, 120s)")
       ->type_name("TIME");
@@ -84,6 +86,7 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
   // Known, so that they are refused by name; not shown (the empty group) until they are built.
   app.add_option("--cluster", raw.cluster)->group("");
   app.add_option("--gpus", raw.gpus)->group("");
+  app.add_option("--max-slowdown", raw.max_slowdown)->group("");
   app.add_option("--nodes", raw.nodes)->group("");
 }
 
@@ -116,13 +119,6 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
     if (!time.ok()) return "--max-wait: " + std::string(time.status().message());
     if (time->count() <= 0) return "--max-wait " + raw.max_wait + ": give a time above zero";
     options.max_wait_ns = static_cast<std::uint64_t>(time->count());
-  }
-  if (!raw.max_slowdown.empty()) {
-    char* end = nullptr;
-    options.max_slowdown = std::strtod(raw.max_slowdown.c_str(), &end);
-    if (*end != '\0' || !(options.max_slowdown >= 1 && options.max_slowdown < 1e6)) {
-      return "--max-slowdown " + raw.max_slowdown + ": give a number of at least 1, such as 1.5";
-    }
   }
   if (options.priority < 0 || options.priority > 100) {
     return "--priority " + std::to_string(options.priority) + ": give a number from 0 to 100";

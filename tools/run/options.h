@@ -16,7 +16,6 @@ struct Options {
   std::string team;
   int priority = 50;
   std::uint64_t memory_bytes = 0;  ///< per GPU; 0: what is usable
-  double max_slowdown = 0;         ///< 0: none
   std::uint64_t max_wait_ns = 0;   ///< 0: the manager's
   bool no_wait = false;
   bool require = false;

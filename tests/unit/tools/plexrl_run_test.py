@@ -129,15 +129,14 @@ class ExitStatus(Tree):
 
     def test_what_is_not_built_is_refused_by_name(self):
         for option in (["--gpus", "2"], ["--nodes", "2"], ["--cluster", "a:1"], ["--evict=checkpoint"],
-                       ["--export=real"]):
+                       ["--export=real"], ["--max-slowdown", "2"]):
             status, _, err = self.run_it(*option, "--", "true")
             self.assertEqual(status, 125, option)
             self.assertIn(option[0].split("=")[0], err)
             self.assertIn("not built yet", err)
 
     def test_values_that_cant_be_read_are_quoted(self):
-        for option, value in (("--memory", "8GoB"), ("--max-wait", "soon"), ("--priority", "101"),
-                              ("--max-slowdown", "0.5")):
+        for option, value in (("--memory", "8GoB"), ("--max-wait", "soon"), ("--priority", "101")):
             status, _, err = self.run_it(option, value, "--", "true")
             self.assertEqual(status, 125, option)
             self.assertIn(value, err)
@@ -167,7 +166,7 @@ class Environment(Tree):
         older.parent.mkdir()
         shutil.copy2(PRELOAD, older)
         env = self.environment("--name", "ppo", "--team", "red", "--priority", "70", "--memory", "256MiB",
-                               "--max-wait", "30s", "--max-slowdown", "1.5",
+                               "--max-wait", "30s",
                                env={**self.env, "LD_PRELOAD": f"{older} {self.library}"})
         self.assertEqual(env["PLEXRL_JOB_ID"], fake_manager.JOB_ID_TEXT)
         self.assertEqual(env["PLEXRL_JOB_SECRET"], fake_manager.SECRET_TEXT)
@@ -179,7 +178,7 @@ class Environment(Tree):
         kind, asked = self.fake.messages.get(timeout=HANG_S)
         self.assertEqual(kind, fake_manager.SUBMIT)
         self.assertEqual(asked, dict(name="ppo", team="red", priority=70, flags=0, memory=256 << 20,
-                                     max_wait=30 * 10**9, slowdown=1.5, gpus=0))
+                                     max_wait=30 * 10**9, slowdown=0, gpus=0))
 
     def test_the_name_is_the_commands_base_name_by_default(self):
         self.environment()
