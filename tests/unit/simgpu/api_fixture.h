@@ -88,7 +88,7 @@ inline void use_own_device(const char* name, const char* more = "") {
 class DriverTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    use_own_device("api");
+    use_own_device("api", ",free_delay=0");
     ASSERT_EQ(CUDA_SUCCESS, cuInit(0));
   }
   void SetUp() override {

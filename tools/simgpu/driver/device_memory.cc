@@ -1,7 +1,8 @@
 #include "tools/simgpu/driver/device_memory.h"
 
 #include <algorithm>
-
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "tools/simgpu/driver/driver.h"
@@ -12,6 +13,10 @@ namespace {
 std::uint64_t frames_bytes(std::uint64_t bytes) {
   return (bytes + kFrameBytes - 1) / kFrameBytes * kFrameBytes;
 }
+
+/// The machine's allocation of each frame that small blocks share, by the frame's address.
+std::mutex small_frames_mutex;
+std::map<std::uint64_t, std::uint32_t> small_frames;
 
 }  // namespace
 
@@ -38,25 +43,42 @@ void unmap_allocation(int device, std::uint64_t address, std::uint64_t bytes) {
 }
 
 std::unique_ptr<SmallBlocks> make_small_blocks(int device) {
-  // The frame's allocation id, by its address, so that the frame can be given back.
-  auto ids = std::make_shared<std::map<std::uint64_t, std::uint32_t>>();
   return std::make_unique<SmallBlocks>(
-      [device, ids]() -> std::uint64_t {
+      [device]() -> std::uint64_t {
         std::uint32_t id = 0;
         if (!driver()->machine->allocate(device, kFrameBytes, &id)) return 0;
         const std::uint64_t address = map_allocation(device, id);
         if (address == 0) {
           driver()->machine->release(id);
-        } else {
-          (*ids)[address] = id;
+          return 0;
         }
+        const std::lock_guard lock(small_frames_mutex);
+        small_frames[address] = id;
         return address;
       },
-      [device, ids](std::uint64_t address) {
+      [device](std::uint64_t address) {
         unmap_allocation(device, address, kFrameBytes);
-        driver()->machine->release((*ids)[address]);
-        ids->erase(address);
+        const std::lock_guard lock(small_frames_mutex);
+        driver()->machine->release(small_frames[address]);
+        small_frames.erase(address);
       });
+}
+
+bool find_allocation(std::uint64_t address, std::uint32_t* id, std::uint64_t* offset) {
+  const auto range = driver()->addresses.find(address);
+  if (!range || range->kind != Range::Kind::kDevice) return false;
+  if (range->allocation != 0) {
+    *id = range->allocation;
+    *offset = 0;
+    return true;
+  }
+  const std::uint64_t frame = range->base / kFrameBytes * kFrameBytes;
+  const std::lock_guard lock(small_frames_mutex);
+  const auto found = small_frames.find(frame);
+  if (found == small_frames.end()) return false;
+  *id = found->second;
+  *offset = range->base - frame;
+  return true;
 }
 
 CUresult allocate_device(Context* context, std::uint64_t bytes, Range::Kind kind,
@@ -106,10 +128,21 @@ CUresult free_device(std::uint64_t address) {
   return CUDA_SUCCESS;
 }
 
+void unmap_import(const Range& range) {
+  Driver* const d = driver();
+  if (!d->addresses.remove(range.base, nullptr)) return;
+  const std::uint64_t base = range.base / kFrameBytes * kFrameBytes;
+  unmap_allocation(range.device, base, d->machine->bytes_of(range.allocation));
+  d->machine->release(range.allocation);
+}
+
 void free_context_memory(Context* context) {
   for (const Range& range : driver()->addresses.ranges_of(context)) {
-    if (range.kind == Range::Kind::kDevice || range.kind == Range::Kind::kManaged)
+    if (range.kind == Range::Kind::kDevice || range.kind == Range::Kind::kManaged) {
       free_device(range.base);
+    } else if (range.kind == Range::Kind::kIpc) {
+      unmap_import(range);
+    }
   }
 }
 

@@ -28,6 +28,12 @@ void unmap_allocation(int device, std::uint64_t address, std::uint64_t bytes);
 
 std::unique_ptr<SmallBlocks> make_small_blocks(int device);
 
+/// The machine's allocation that cuMemAlloc's memory at `address` lies in, and where in it that
+/// memory begins. False for other kinds of memory.
+bool find_allocation(std::uint64_t address, std::uint32_t* id, std::uint64_t* offset);
+/// Unmaps and releases a range of kind kIpc.
+void unmap_import(const Range& range);
+
 /// Which device's page table an address is looked up in by a copy of `context`: that of the range's
 /// own device.
 int device_of_address(const Context* context, std::uint64_t address);

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/visible_devices.h"
 
 namespace plexrl::simgpu {
@@ -20,10 +22,21 @@ CUresult init_result = CUDA_ERROR_NOT_INITIALIZED;
 bool init_tried = false;
 std::atomic<bool> forked{false};
 
-/// At exit this process's memory is given back at once; after a kill the next comer finds it.
+constexpr std::uint64_t kSliceNs = 10'000'000;        // operations look for exit so often
+constexpr std::uint64_t kStopWithinNs = 500'000'000;  // beyond that one sits in a host function
+
+/// At exit work in flight is cut off, as a device does, and this process's memory is given back at
+/// once. Where work can't be stopped the memory stays, as after a kill: the next comer recovers it.
 void leave_machine() {
-  Driver* const d = the_driver.exchange(nullptr);
-  if (d != nullptr && d->pid == getpid()) d->machine.reset();
+  Driver* const d = driver();
+  if (d == nullptr || d->pid != getpid()) return;
+  d->leaving.store(true);  // pairs with the check in Stream::run_item
+  const std::uint64_t deadline = now_ns() + kStopWithinNs;
+  while (d->running.load() != 0) {
+    if (now_ns() > deadline) return;
+    sleep_until_ns(now_ns() + kSliceNs / 10);
+  }
+  d->machine->leave();
 }
 
 CUresult initialise() {
@@ -64,6 +77,11 @@ CUresult initialise() {
 Driver* driver() {
   Driver* const d = the_driver.load(std::memory_order_acquire);
   return d != nullptr && !forked.load(std::memory_order_relaxed) ? d : nullptr;
+}
+
+void sleep_for_device(std::uint64_t when) {
+  for (std::uint64_t now = now_ns(); now < when && is_ready(); now = now_ns())
+    sleep_until_ns(std::min(when, now + kSliceNs));
 }
 
 CUresult not_ready() {

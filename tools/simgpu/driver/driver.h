@@ -29,11 +29,21 @@ struct Driver {
   std::vector<Context*> contexts;
   std::vector<Context*> primaries;  ///< by ordinal; nullptr until first retained
   std::atomic<std::uint64_t> kernels{0};
-  std::mutex one_kernel;  ///< held by a running kernel with order=fixed
+  std::mutex one_kernel;             ///< held by a running kernel with order=fixed
+  std::atomic<int> running{0};       ///< operations that are at work just now
+  std::atomic<bool> leaving{false};  ///< exit has begun: operations stop, and none begins
 };
 
-/// nullptr before cuInit, in a forked child, and after a failed cuInit.
+/// nullptr before cuInit, in a forked child, and after a failed cuInit. Stays after exit has begun,
+/// for the threads of streams.
 Driver* driver();
+/// Whether calls may use it: there is a driver, and exit has not begun.
+inline bool is_ready() {
+  const Driver* const d = driver();
+  return d != nullptr && !d->leaving.load(std::memory_order_relaxed);
+}
+/// Sleeps for an operation, until the device time `when` or the beginning of exit.
+void sleep_for_device(std::uint64_t when);
 /// What a call answers when driver() is nullptr.
 CUresult not_ready();
 
@@ -43,13 +53,13 @@ CUresult injected_failure(const char* call);
 
 /// The beginning of every entry point: `SIMGPU_ENTER(cuMemAlloc_v2);` returns when the driver is
 /// not ready or a failure is injected for this call.
-#define SIMGPU_ENTER(call)                                                           \
-  do {                                                                               \
-    if (::plexrl::simgpu::driver() == nullptr) return ::plexrl::simgpu::not_ready(); \
-    if (const CUresult injected = ::plexrl::simgpu::injected_failure(#call);         \
-        injected != CUDA_SUCCESS) {                                                  \
-      return injected;                                                               \
-    }                                                                                \
+#define SIMGPU_ENTER(call)                                                   \
+  do {                                                                       \
+    if (!::plexrl::simgpu::is_ready()) return ::plexrl::simgpu::not_ready(); \
+    if (const CUresult injected = ::plexrl::simgpu::injected_failure(#call); \
+        injected != CUDA_SUCCESS) {                                          \
+      return injected;                                                       \
+    }                                                                        \
   } while (false)
 
 /// As SIMGPU_ENTER, and declares `Context* context`, the calling thread's usable context.

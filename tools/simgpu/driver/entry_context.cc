@@ -4,6 +4,7 @@
 
 #include "tools/simgpu/driver/context_stack.h"
 #include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/memory_pool.h"
 #include "tools/simgpu/driver/stream.h"
 
 namespace plexrl::simgpu {
@@ -42,6 +43,7 @@ CUresult synchronize(Context* context) {
     }
   }
   for (const CompletionPtr& end : ends) end->wait();
+  trim_pools(context->device);
   return context->error.load();
 }
 

@@ -7,6 +7,7 @@
 
 #include "tools/simgpu/driver/device_memory.h"
 #include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/memory_pool.h"
 #include "tools/simgpu/driver/stream.h"
 
 namespace plexrl::simgpu {
@@ -121,6 +122,12 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer) {
   SIMGPU_ENTER(cuMemFree_v2);
   if (pointer == 0) return CUDA_SUCCESS;
   const auto range = driver()->addresses.find(pointer);
+  if (range && range->kind == Range::Kind::kPool) {
+    Context* context = nullptr;
+    if (const CUresult usable = usable_context(&context); usable != CUDA_SUCCESS) return usable;
+    finish_all_work(context);
+    return free_pool_memory(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
   if (!range || range->base != pointer || range->context == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   auto* const owner = static_cast<Context*>(range->context);

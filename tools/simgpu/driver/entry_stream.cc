@@ -6,6 +6,7 @@
 #include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/device_memory.h"
 #include "tools/simgpu/driver/entry_pair.h"
+#include "tools/simgpu/driver/memory_pool.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -83,6 +84,7 @@ CUresult synchronize_stream(bool per_thread, CUstream handle) {
   for (const CompletionPtr& end : ends) {
     if (end != nullptr) end->wait();
   }
+  trim_pools(stream->context()->device);
   return stream->context()->error.load();
 }
 
@@ -250,6 +252,7 @@ CUresult wait_value(bool per_thread, CUstream stream, CUdeviceptr address, Word 
               holds = static_cast<Word>(~(seen | value)) != 0;
           }
           if (holds) return CUDA_SUCCESS;
+          if (!is_ready()) return CUDA_SUCCESS;  // exit has begun
           sleep_until_ns(now_ns() + kPollNs);
         }
       }));
@@ -458,6 +461,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
   if (const CUresult refused = refuse_captured(event); refused != CUDA_SUCCESS) return refused;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   if (const CompletionPtr end = recorded_end(event); end != nullptr) end->wait();
+  trim_pools(event->context->device);
   return event->context->error.load();
 }
 

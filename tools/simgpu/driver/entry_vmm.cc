@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/vmm.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -84,6 +85,23 @@ std::vector<std::map<std::uint64_t, Mapping>::iterator> covering(std::uint64_t b
 }
 
 }  // namespace
+
+std::optional<VmmMapping> find_mapping(std::uint64_t address) {
+  const std::lock_guard lock(vmm_mutex);
+  auto mapping = mappings.upper_bound(address);
+  if (mapping == mappings.begin()) return std::nullopt;
+  --mapping;
+  const auto& [base, mapped] = *mapping;
+  if (address - base >= mapped.bytes) return std::nullopt;
+  const auto handle = handles.find(mapped.handle);
+  const unsigned types =
+      handle == handles.end()
+          ? 0u
+          : static_cast<unsigned>(handle->second.properties.requestedHandleTypes);
+  return VmmMapping{base, mapped.bytes, driver()->machine->device_of(mapped.allocation),
+                    mapped.allocation, types};
+}
+
 }  // namespace plexrl::simgpu
 
 using namespace plexrl::simgpu;

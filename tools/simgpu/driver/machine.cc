@@ -218,9 +218,11 @@ Machine::~Machine() {
 }
 
 void Machine::leave() {
+  if (slot_ < 0) return;
   const Lock lock(this);
   for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot_);
   state_->processes[slot_] = {};
+  slot_ = -1;
   reap();
   const bool empty = std::all_of(std::begin(state_->processes), std::end(state_->processes),
                                  [](const ProcessSlot& slot) { return slot.pid == 0; });
@@ -281,6 +283,7 @@ bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id)
   std::uint32_t taken = 0;
   {
     const Lock lock(this);
+    if (slot_ < 0) return false;
     if (device.free_frames < wanted) {
       reap();
       for (std::uint32_t i = 1; i <= state_->next_allocation; ++i) free_if_unheld(i);
@@ -323,7 +326,7 @@ void Machine::hold(std::uint32_t id) {
 
 void Machine::release(std::uint32_t id) {
   const Lock lock(this);
-  if (local_holds_[id] == 0) return;
+  if (slot_ < 0 || local_holds_[id] == 0) return;
   if (--local_holds_[id] == 0) drop_holder(id, slot_);
 }
 

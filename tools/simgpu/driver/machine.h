@@ -42,6 +42,9 @@ class Machine {
   /// machine.
   static std::unique_ptr<Machine> observe(const std::string& name, std::string* error);
   ~Machine();
+  /// Gives back all that this process holds and its place, now. The memory stays mapped, since
+  /// threads may still look at it; nothing else may be called afterwards.
+  void leave();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
@@ -106,7 +109,6 @@ class Machine {
   void drop_holder(std::uint32_t id, int slot);
   void free_if_unheld(std::uint32_t id);
   bool descriptor_is_open(std::uint32_t id) const;
-  void leave();
   std::string token_path(std::uint32_t id) const;
 
   Spec spec_;

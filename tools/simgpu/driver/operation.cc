@@ -26,7 +26,7 @@ void settle(const RunScope& scope, std::uint64_t end_ns) {
   if (now > end_ns) {
     counters.lag_ns.fetch_add(now - end_ns, std::memory_order_relaxed);
   } else {
-    sleep_until_ns(end_ns);
+    sleep_for_device(end_ns);
   }
 }
 
@@ -130,7 +130,7 @@ CUresult CopyOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
     for (std::size_t y = 0; y < shape_.height && result == CUDA_SUCCESS; ++y) {
       const std::uint64_t from = z * shape_.source_slice + y * shape_.source_pitch;
       const std::uint64_t to = z * shape_.target_slice + y * shape_.target_pitch;
-      for (std::uint64_t x = 0; x < shape_.width && result == CUDA_SUCCESS;) {
+      for (std::uint64_t x = 0; x < shape_.width && result == CUDA_SUCCESS && is_ready();) {
         const std::uint64_t part =
             std::min<std::uint64_t>(shape_.width - x, kSliceBytes - in_slice);
         result = copy_row(target, to + x, source, from + x, part);
@@ -217,12 +217,12 @@ CUresult KernelOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
     std::fwrite(text.data(), 1, text.size(), stdout);
   };
   // A kernel can't begin before the device reaches it: the clocks that it reads are the real ones.
-  if (now_ns() < scope.start_ns) sleep_until_ns(scope.start_ns);
+  if (now_ns() < scope.start_ns) sleep_for_device(scope.start_ns);
   ptx::Execution execution(*kernel_, std::move(config));
   CUresult result = CUDA_SUCCESS;
   std::uint64_t slept = 0;
-  while (spec.hang_kernel == number) sleep_until_ns(now_ns() + 50'000'000);
-  for (bool done = false; !done;) {
+  while (spec.hang_kernel == number && is_ready()) sleep_for_device(now_ns() + 1'000'000'000);
+  for (bool done = false; !done && is_ready();) {
     switch (execution.run(kBudgetInstructions)) {
       case ptx::Execution::State::kDone:
         done = true;
@@ -233,7 +233,7 @@ CUresult KernelOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
         const std::uint64_t before = now_ns();
         const std::uint64_t wake = std::max(execution.wake_ns(), before);
         slept += wake - before;
-        sleep_until_ns(wake);
+        sleep_for_device(wake);
         break;
       }
       case ptx::Execution::State::kFault: {

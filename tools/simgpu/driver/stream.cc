@@ -170,7 +170,9 @@ void Stream::run_item(Item& item) {
     start = std::max(start, earlier->end_ns());
   }
   std::uint64_t end = start;
-  if (context_->error.load(std::memory_order_acquire) == CUDA_SUCCESS) {
+  Driver* const d = driver();
+  d->running.fetch_add(1);  // before the look at `leaving`, so that exit waits for what began
+  if (!d->leaving.load() && context_->error.load(std::memory_order_acquire) == CUDA_SUCCESS) {
     const CUresult result = item.operation->run({context_, this, start}, &end);
     CUresult none = CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) context_->error.compare_exchange_strong(none, result);
@@ -179,6 +181,7 @@ void Stream::run_item(Item& item) {
   // What the operation owns goes before the end is told: a module unloaded right after has no user
   // any more.
   item.operation.reset();
+  d->running.fetch_sub(1);
   item.done->finish(ready_ns_);
 }
 
