@@ -114,17 +114,6 @@ def case_manager_killed(jobs):
     jobs.expect_finished(*SEEDS)
 
 
-def case_manager_restarted(jobs):
-    """A manager that nobody supervises dies and is started again by hand."""
-    jobs.sandbox.start_manager()
-    start_both(jobs)
-    jobs.one_runs_one_waits()
-    jobs.sandbox.manager.kill()
-    jobs.sandbox.manager.wait()
-    jobs.sandbox.start_manager("nodemgr-2")
-    jobs.expect_finished(*SEEDS)
-
-
 def case_run_killed(jobs):
     """plexrl-run dies; its job goes on to the end, and so does the other."""
     jobs.sandbox.start_manager()
@@ -172,11 +161,10 @@ def case_point(jobs, point):
 
 
 def case_manager_point(jobs, point):
-    """The manager kills itself at a named point, and is started again without it; both finish."""
+    """The manager kills itself at a named point; plexrl-run starts another, without it; both finish."""
     jobs.sandbox.start_manager(PLEXRL_FAULT=point)
     start_both(jobs)
     jobs.sandbox.wait(jobs.sandbox.manager, expected=-signal.SIGKILL)
-    jobs.sandbox.start_manager("nodemgr-2")
     jobs.expect_finished(*SEEDS)
 
 

@@ -5,7 +5,7 @@ import shutil
 
 def make(folder, build, preload=None, nodemgr=None):
     """Fills `folder`. Programs are copied, not linked: plexrl-run finds its preload beside its own file."""
-    folder, build = pathlib.Path(folder), pathlib.Path(build)
+    folder, build = pathlib.Path(folder), pathlib.Path(build).resolve()
     (folder / "bin").mkdir(parents=True)
     (folder / "lib/plexrl").mkdir(parents=True)
     for program in ("plexrl-run", "plexrl-nodemgr", "plexrl-ctl", "plexrl-trace"):

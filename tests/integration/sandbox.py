@@ -28,8 +28,8 @@ class Failure(Exception):
 class Sandbox:
     def __init__(self, build, prefix=None, memory="256MiB", gpus=1, spec=""):
         """`build`: the build folder. `prefix`: where bin/ and lib/plexrl/ are, when not there. `spec`: more of PLEXRL_SIMGPU."""
-        self.build = pathlib.Path(build)
-        self.prefix = pathlib.Path(prefix or build)
+        self.build = pathlib.Path(build).resolve()
+        self.prefix = pathlib.Path(prefix or build).resolve()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="plexrl-test-"))
         self.name = "test-" + secrets.token_hex(6)
         self.state = self.folder / "state"
