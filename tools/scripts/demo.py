@@ -27,7 +27,7 @@ class Gpu:
     def __init__(self, build, folder, simulated):
         self.build, self.folder = build, folder
         self.simulated = simulated or not self.probe()
-        self.budget = 512 * MIB
+        self.budget = 8192 * MIB  # contexts take about 0.5 GiB each of it, so much less would hold no job
         if self.simulated:
             self.budget = 256 * MIB
             self.title = f"the simulated GPU ({self.budget // MIB} MiB of memory)"
@@ -43,7 +43,7 @@ class Gpu:
             return False
         cuda.cuDeviceGet(ctypes.byref(device), 0)
         cuda.cuDeviceGetName(name, 128, device)
-        self.title = f"{name.value.decode()}, with a budget of 512 MiB on its memory"
+        self.title = f"{name.value.decode()}, with a budget of 8 GiB on its memory"
         return True
 
     def environment(self, device):
