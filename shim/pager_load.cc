@@ -20,7 +20,11 @@ constexpr std::size_t kWindowBytes = std::size_t{128} << 20;
 Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
   const std::lock_guard lock(mutex_);
   Lane& lane = lanes_[device];
-  if (!open_lane(device, lane)) return Progress::kNoMemory;
+  if (!open_lane(device, lane)) {
+    // A device whose contexts the job has destroyed has no memory of the job's left either.
+    const RangeTable::Totals there = ranges_.totals(device);
+    return there.unbacked + there.host + there.moving == 0 ? Progress::kDone : Progress::kNoMemory;
+  }
   const RelaxedCapture relaxed;
   const PushedContext pushed(lane.context);
   auto claim = ranges_.claim_missing(device, kRunChunks);
