@@ -1,0 +1,173 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include "tests/unit/nodemgr/manager_fixture.h"
+
+namespace plexrl::nodemgr::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// ---- admission
+
+TEST_F(ManagerTest, AJobThatFitsIsAdmittedWithASecretAndItsPromise) {
+  FakeJob job = admit(300 * kMiB);
+  EXPECT_EQ(job.admitted.promised_bytes, 300 * kMiB);
+  EXPECT_EQ(job.admitted.simulated, 1u);
+  EXPECT_NE(job.admitted.secret.hi, 0u);
+}
+
+TEST_F(ManagerTest, WhoNamesNoMemoryGetsMostOfTheGpu) {
+  FakeJob first = admit(0);
+  FakeJob second = admit(0);
+  EXPECT_GT(first.admitted.promised_bytes, 700 * kMiB);
+  EXPECT_EQ(second.admitted.promised_bytes, first.admitted.promised_bytes);
+}
+
+TEST_F(ManagerTest, AJobThatDoesNotFitIsQueuedWithFiguresAndAdmittedWhenAnotherEnds) {
+  ASSERT_TRUE(values_.set("host.budget", "100MiB", "test").ok());
+  crash_manager();
+  start_manager();
+  FakeJob first = admit(700 * kMiB);
+  FakePeer second(socket());
+  second.send(Type::kJobSubmit, job_submit(700 * kMiB, "second"));
+  pump();
+  auto notice = second.expect<wire::JobNotice>(Type::kJobQueued);
+  EXPECT_GT(notice.needed_bytes, notice.available_bytes);
+  EXPECT_THAT(field_text(notice.text), HasSubstr("--memory"));
+  first.runner.kill();
+  std::optional<Packet> packet;
+  pump_until_readable(second, packet);
+  EXPECT_EQ(packet->type, Type::kJobAdmitted);
+}
+
+TEST_F(ManagerTest, NoWaitIsRefusedWithTheFigures) {
+  FakePeer runner(socket());
+  wire::JobSubmit submit = job_submit(4096 * kMiB, "big");
+  submit.flags = wire::kJobNoWait;
+  runner.send(Type::kJobSubmit, submit);
+  pump();
+  EXPECT_THAT(field_text(runner.expect<wire::JobNotice>(Type::kJobRefused).text),
+              HasSubstr("lower --memory"));
+  EXPECT_TRUE(manager_->node().jobs.empty());
+}
+
+TEST_F(ManagerTest, AJobEndsWhenItsRunnerAndAllProcessesHaveGone) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join(job);
+  job.runner.kill();
+  pump();
+  EXPECT_EQ(manager_->node().jobs.size(), 1u);
+  process.peer.kill();
+  while (!manager_->node().jobs.empty()) manager_->run_once(std::chrono::nanoseconds(-1));
+  EXPECT_TRUE(manager_->node().sessions.empty());
+}
+
+// ---- who may join
+
+TEST_F(ManagerTest, AWrongSecretIsRefused) {
+  FakeJob job = admit(100 * kMiB);
+  FakePeer peer(socket());
+  wire::Hello hello = hello_for(job.admitted, peer);
+  hello.secret.lo ^= 1;
+  peer.send(Type::kHello, hello);
+  pump();
+  EXPECT_EQ(peer.expect<wire::Error>(Type::kRefused).code, wire::kErrorSecret);
+}
+
+TEST_F(ManagerTest, AnUnknownJobIsRefused) {
+  FakePeer peer(socket());
+  wire::JobAdmitted nobody{};
+  peer.send(Type::kHello, hello_for(nobody, peer));
+  pump();
+  EXPECT_EQ(peer.expect<wire::Error>(Type::kRefused).code, wire::kErrorUnknownJob);
+}
+
+TEST_F(ManagerTest, AWelcomedProcessGetsSealedPages) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join(job);
+  ASSERT_EQ(process.peer.last_fds().size(), 2u);
+  int control = process.peer.last_fds()[0].get();
+  int activity = process.peer.last_fds()[1].get();
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, control, 0), MAP_FAILED);
+  void* page = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, control, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  EXPECT_EQ(static_cast<wire::ControlPage*>(page)->gpus[0].promised_bytes, 100 * kMiB);
+  ::munmap(page, 4096);
+  EXPECT_NE(::ftruncate(activity, 0), 0);
+  EXPECT_NE(::ftruncate(control, 8192), 0);
+}
+
+// ---- memory
+
+TEST_F(ManagerTest, AChargeBeyondThePromiseIsNotGranted) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_with(job, {0}, 60 * kMiB);
+  process.peer.send(Type::kCharge, wire::Charge{0, 0, 50 * kMiB});
+  pump();
+  auto charged = process.peer.expect<wire::Charged>(Type::kCharged);
+  EXPECT_EQ(charged.granted, 0u);
+  EXPECT_EQ(charged.used_bytes, 60 * kMiB);
+}
+
+TEST_F(ManagerTest, ASlabIsASealedPopulatedMemfdAndComesBackToItsJobOnly) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join(job);
+  std::optional<Packet> packet;
+  process.peer.send(Type::kSlabRequest, wire::SlabRequest{4 * kMiB}, 7);
+  pump_until_readable(process.peer, packet);
+  wire::Slab slab{};
+  ASSERT_EQ(packet->type, Type::kSlab);
+  ASSERT_TRUE(packet->read(slab));
+  EXPECT_EQ(packet->request, 7u);
+  ASSERT_EQ(packet->fds.size(), 1u);
+  EXPECT_NE(::ftruncate(packet->fds[0].get(), 0), 0);
+  void* memory =
+      ::mmap(nullptr, slab.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, packet->fds[0].get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  static_cast<char*>(memory)[0] = 'x';
+  process.peer.send(Type::kSlabReturn, slab, 0);
+
+  FakeJob other = admit(100 * kMiB);
+  FakeProcess stranger = join(other);
+  stranger.peer.send(Type::kSlabRequest, wire::SlabRequest{4 * kMiB});
+  pump_until_readable(stranger.peer, packet);
+  wire::Slab fresh{};
+  ASSERT_TRUE(packet->read(fresh));
+  EXPECT_NE(fresh.id, slab.id);
+
+  process.peer.send(Type::kSlabRequest, wire::SlabRequest{4 * kMiB});
+  pump_until_readable(process.peer, packet);
+  ASSERT_TRUE(packet->read(fresh));
+  EXPECT_EQ(fresh.id, slab.id);
+  ::munmap(memory, slab.bytes);
+}
+
+TEST_F(ManagerTest, SlabsAreMadeAheadForWhatMayHaveToLeave) {
+  FakeJob job_a = admit(700 * kMiB, "a");
+  FakeJob job_b = admit(700 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
+  EXPECT_EQ(manager_->node().slabs->bytes_in_use(), 0u) << "alone nothing ever leaves";
+  FakeProcess b = join_with(job_b, {0}, 700 * kMiB);
+  std::uint64_t made = manager_->node().slabs->bytes_in_use();
+  EXPECT_GE(made, 2 * 400 * kMiB);
+  EXPECT_LE(made, 2 * 500 * kMiB);
+  std::optional<Packet> packet;
+  a.peer.send(Type::kSlabRequest, wire::SlabRequest{a.welcome.chunk_bytes});
+  pump_until_readable(a.peer, packet);
+  EXPECT_EQ(packet->type, Type::kSlab);
+  EXPECT_EQ(manager_->node().slabs->bytes_in_use(), made);
+}
+
+TEST_F(ManagerTest, ASlabBeyondTheHostBudgetIsRefused) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join(job);
+  process.peer.send(Type::kSlabRequest, wire::SlabRequest{8192 * kMiB});
+  pump();
+  EXPECT_EQ(process.peer.expect<wire::Error>(Type::kError).code, wire::kErrorNoHostMemory);
+}
+
+}  // namespace
+}  // namespace plexrl::nodemgr::test

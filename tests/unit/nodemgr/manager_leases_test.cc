@@ -1,0 +1,146 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/nodemgr/manager_fixture.h"
+
+namespace plexrl::nodemgr::test {
+namespace {
+
+TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
+  FakeJob job_a = admit(700 * kMiB, "a");
+  FakeJob job_b = admit(700 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
+  FakeProcess b = join_with(job_b, {0}, 700 * kMiB);
+  wire::Grant first = run(a);
+  report_idle(a);
+
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  wire::Withdraw withdraw{};
+  wait_for_withdraw(a, withdraw);
+  EXPECT_EQ(withdraw.epoch, first.epoch);
+  EXPECT_FALSE(b.peer.next());
+  a.peer.send(Type::kDrained, wire::Drained{withdraw.epoch, withdraw.attempt, 0, 0}, 0);
+  pump();
+  a.peer.expect<wire::LeaseRef>(Type::kRevoked);
+  auto evict = a.peer.expect<wire::Evict>(Type::kEvict);
+  EXPECT_LT(evict.bytes, 700 * kMiB);
+  EXPECT_GT(evict.bytes, 400 * kMiB);
+  EXPECT_FALSE(b.peer.next());
+
+  wire::Evicted evicted{};
+  evicted.freed_bytes = evict.bytes;
+  evicted.moved_bytes = evict.bytes;
+  evicted.resident_bytes = 700 * kMiB - evict.bytes;
+  a.peer.send(Type::kEvicted, evicted, 0);
+  pump();
+  auto second = b.peer.expect<wire::Grant>(Type::kGrant);
+  EXPECT_GT(second.epoch, first.epoch);
+  EXPECT_EQ(second.flags & wire::kGrantRunNow, 0u);
+  wire::Loaded loaded{};
+  loaded.epoch = second.epoch;
+  loaded.moved_bytes = 700 * kMiB;
+  b.peer.send(Type::kLoaded, loaded, 0);
+  pump();
+  b.peer.expect<wire::LeaseRef>(Type::kRun);
+}
+
+TEST_F(ManagerTest, AnEvictionThatCouldNotBeginFreesNothing) {
+  FakeJob job_a = admit(700 * kMiB, "a");
+  FakeJob job_b = admit(700 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
+  FakeProcess b = join_with(job_b, {0}, 700 * kMiB);
+  run(a);
+  report_idle(a);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  wire::Withdraw withdraw{};
+  wait_for_withdraw(a, withdraw);
+  a.peer.send(Type::kDrained, wire::Drained{withdraw.epoch, withdraw.attempt, 0, 0}, 0);
+  pump();
+  a.peer.expect<wire::LeaseRef>(Type::kRevoked);
+  a.peer.expect<wire::Evict>(Type::kEvict);
+  wire::Evicted evicted{};
+  evicted.failed = 1;
+  a.peer.send(Type::kEvicted, evicted, 0);
+  pump();
+  EXPECT_FALSE(b.peer.next()) << "granted without room";
+  std::optional<Packet> packet;
+  pump_until_readable(a.peer, packet);
+  EXPECT_EQ(packet->type, Type::kEvict) << "asked again later";
+}
+
+TEST_F(ManagerTest, AProcessThatCannotDrainIsReopenedWithItsGang) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess a1 = join_with(job_a, {0}, 0);
+  FakeProcess a2 = join_with(job_a, {0}, 0);
+  FakeProcess b = join_with(job_b, {0}, 0);
+  wire::Grant grant = run(a1);
+  EXPECT_EQ(a2.peer.expect<wire::Grant>(Type::kGrant).epoch, grant.epoch);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  wire::Withdraw withdraw{};
+  wait_for_withdraw(a1, withdraw);
+  a2.peer.expect<wire::Withdraw>(Type::kWithdraw);
+  a2.peer.send(Type::kDrained, wire::Drained{grant.epoch, withdraw.attempt, 0, 0}, 0);
+  wire::NotDrained not_drained{grant.epoch, withdraw.attempt, "capture in progress"};
+  a1.peer.send(Type::kNotDrained, not_drained, 0);
+  pump();
+  EXPECT_EQ(a1.peer.expect<wire::LeaseRef>(Type::kReopen).epoch, grant.epoch);
+  EXPECT_EQ(a2.peer.expect<wire::LeaseRef>(Type::kReopen).epoch, grant.epoch);
+  EXPECT_FALSE(b.peer.next());
+}
+
+TEST_F(ManagerTest, TheDeathOfAHolderPassesItsGpuOn) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 0);
+  FakeProcess b = join_with(job_b, {0}, 0);
+  run(a);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  a.peer.kill();
+  std::optional<Packet> packet;
+  pump_until_readable(b.peer, packet);
+  EXPECT_EQ(packet->type, Type::kGrant);
+}
+
+TEST_F(ManagerTest, AnExclusiveGangIsNotWithdrawn) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 0);
+  FakeProcess b = join_with(job_b, {0}, 0);
+  run(a);
+  wire::Exclusive exclusive{};
+  set_field(exclusive.reason, "persistent kernel");
+  a.peer.send(Type::kExclusive, exclusive, 0);
+  report_idle(a);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  nlohmann::json jobs = admin("jobs")["jobs"];
+  EXPECT_EQ(jobs[0]["gangs"][0]["exclusive_reason"], "persistent kernel");
+  EXPECT_EQ(jobs[1]["gangs"][0]["waits_for"], "job 'a': holder is exclusive");
+  EXPECT_EQ(jobs[1]["state"], "waiting");
+}
+
+TEST_F(TwoGpuTest, ProcessesThatShareNoGpuAreTwoGangsUntilOneUsesBoth) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess first = join_with(job, {0}, 0);
+  FakeProcess second = join_with(job, {1}, 0);
+  EXPECT_EQ(manager_->leases().gangs().size(), 2u);
+  FakeProcess third = join_with(job, {0, 1}, 0);
+  EXPECT_EQ(manager_->leases().gangs().size(), 1u);
+  EXPECT_EQ(manager_->leases().gangs().begin()->second.gpus, 3u);
+}
+
+TEST_F(TwoGpuTest, AHolderThatAttachesAnotherGpuGivesBackAndGetsBoth) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_with(job, {0}, 0);
+  run(process);
+  process.peer.send(Type::kAttachGpu, wire::AttachGpu{FakeGpus::uuid(1), 1 << 30, 0});
+  pump();
+  process.peer.expect<wire::Attached>(Type::kAttached);
+  drain(process);
+  EXPECT_EQ(process.peer.expect<wire::Grant>(Type::kGrant).gpus, 3u);
+}
+
+}  // namespace
+}  // namespace plexrl::nodemgr::test

@@ -1,0 +1,196 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "proto/segment.h"
+#include "tests/unit/nodemgr/manager_fixture.h"
+
+namespace plexrl::nodemgr::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// ---- restart
+
+TEST_F(ManagerTest, AfterARestartTheHolderGoesOnAndNobodyElseIsGrantedBefore) {
+  FakeJob job_a = admit(700 * kMiB, "a");
+  FakeJob job_b = admit(700 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
+  FakeProcess b = join_with(job_b, {0}, 700 * kMiB);
+  wire::Grant grant = run(a);
+  crash_manager();
+  start_manager();
+  EXPECT_EQ(manager_->node().jobs.size(), 2u);
+  EXPECT_EQ(manager_->node().generation, 2u);
+
+  auto resume = [&](FakeProcess& process, const FakeJob& job, wire::Epoch held) {
+    process.peer.connect_again(socket());
+    wire::Hello hello = hello_for(job.admitted, process.peer);
+    hello.flags = wire::kHelloResume;
+    hello.session = process.welcome.session;
+    process.peer.send(Type::kHello, hello);
+    pump();
+    auto welcome = process.peer.expect<wire::Welcome>(Type::kWelcome);
+    EXPECT_EQ(welcome.session, process.welcome.session);
+    EXPECT_EQ(welcome.generation, 2u);
+    wire::ResumeState state{};
+    state.gpu_count = 1;
+    state.uuid = FakeGpus::uuid(0);
+    state.charged_bytes = 700 * kMiB;
+    bool open = held != wire::Epoch{};
+    state.flags = open ? 1 : 0;
+    state.resident_bytes = open ? 700 * kMiB : 0;
+    state.host_bytes = open ? 0 : 700 * kMiB;
+    state.held = held;
+    process.peer.send(Type::kResumeState, state, 0);
+    pump();
+  };
+  resume(b, job_b, {});
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  EXPECT_FALSE(b.peer.next()) << "granted while a process of the manager before is awaited";
+  resume(a, job_a, grant.epoch);
+  EXPECT_FALSE(admin("gpus")["gpus"][0]["holder"].is_null());
+
+  report_idle(a);
+  wire::Withdraw withdraw{};
+  wait_for_withdraw(a, withdraw);
+  EXPECT_EQ(withdraw.epoch, grant.epoch);
+  a.peer.send(Type::kDrained, wire::Drained{withdraw.epoch, withdraw.attempt, 0, 0}, 0);
+  pump();
+  a.peer.expect<wire::LeaseRef>(Type::kRevoked);
+  EXPECT_GT(a.peer.expect<wire::Evict>(Type::kEvict).bytes, 0u);
+}
+
+TEST_F(ManagerTest, AfterARestartTheDeathOfAnAwaitedProcessFreesItsGpu) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 0);
+  run(a);
+  crash_manager();
+  start_manager();
+  job_b.runner.connect_again(socket());
+  job_b.runner.send(Type::kJobResume,
+                    wire::JobResume{job_b.admitted.job, job_b.admitted.secret, job_b.submitted});
+  pump();
+  EXPECT_EQ(job_b.runner.expect<wire::JobAdmitted>(Type::kJobAdmitted).job, job_b.admitted.job);
+  FakeProcess b = join_with(job_b, {0}, 0);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  EXPECT_FALSE(b.peer.next());
+  a.peer.kill();
+  std::optional<Packet> packet;
+  pump_until_readable(b.peer, packet);
+  EXPECT_EQ(packet->type, Type::kGrant);
+}
+
+TEST_F(ManagerTest, AJobWhoseJournalIsLostIsTakenBackByItsSecret) {
+  FakeJob job = admit(100 * kMiB);
+  crash_manager();
+  std::filesystem::remove_all(folder_ + "/state/journal");
+  start_manager();
+  job.runner.connect_again(socket());
+  job.runner.send(Type::kJobResume,
+                  wire::JobResume{job.admitted.job, job.admitted.secret, job.submitted});
+  pump();
+  EXPECT_EQ(job.runner.expect<wire::JobAdmitted>(Type::kJobAdmitted).promised_bytes, 100 * kMiB);
+  join(job);
+}
+
+TEST_F(ManagerTest, ALostConnectionKeepsTheLease) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 0);
+  FakeProcess b = join_with(job_b, {0}, 0);
+  wire::Grant grant = run(a);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  a.peer.disconnect();
+  pump();
+  EXPECT_FALSE(b.peer.next());
+  a.peer.connect_again(socket());
+  wire::Hello hello = hello_for(job_a.admitted, a.peer);
+  hello.flags = wire::kHelloResume;
+  hello.session = a.welcome.session;
+  a.peer.send(Type::kHello, hello);
+  wire::ResumeState state{};
+  state.gpu_count = 1;
+  state.flags = 1;
+  state.uuid = FakeGpus::uuid(0);
+  state.held = grant.epoch;
+  a.peer.send(Type::kResumeState, state, 0);
+  pump();
+  a.peer.expect<wire::Welcome>(Type::kWelcome);
+  wire::Withdraw withdraw{};
+  wait_for_withdraw(a, withdraw);
+  EXPECT_EQ(withdraw.epoch, grant.epoch);
+}
+
+// ---- one manager, disk, trace, administration
+
+TEST_F(ManagerTest, ASecondManagerOfTheSameGpuIsRefusedByName) {
+  settings::Values other = values_;
+  ASSERT_TRUE(other.set("socket", folder_ + "/other.sock", "test").ok());
+  auto second = Manager::start(other, std::make_unique<FakeGpus>(1));
+  ASSERT_TRUE(absl::IsAlreadyExists(second.status()));
+  EXPECT_THAT(message_of(second.status()), HasSubstr(cat("pid ", ::getpid())));
+  EXPECT_THAT(message_of(second.status()), HasSubstr(socket()));
+}
+
+TEST_F(ManagerTest, AStateFolderThatCannotBeWrittenIsAWarning) {
+  crash_manager();
+  std::filesystem::remove_all(folder_ + "/state");
+  std::ofstream(folder_ + "/state") << "a file, not a folder";
+  start_manager();
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_with(job, {0}, 0);
+  run(process);
+  EXPECT_TRUE(manager_->node().journal_failed);
+}
+
+TEST_F(ManagerTest, TheTraceTellsOfJobsLeasesAndDecisions) {
+  FakeJob job = admit(100 * kMiB, "traced");
+  FakeProcess process = join_with(job, {0}, 10 * kMiB);
+  run(process);
+  std::string run_folder = manager_->node().trace->run_folder();
+  crash_manager();
+  std::ifstream file(run_folder + "/000000.plxt", std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  trace::SegmentParser parser(bytes);
+  trace::TraceChunk chunk;
+  std::vector<std::string> states;
+  std::vector<std::string> decisions;
+  bool has_clock = false;
+  bool names_job = false;
+  while (parser.next(&chunk)) {
+    for (const trace::TraceRecord& record : chunk.records()) {
+      if (record.has_lease()) states.push_back(record.lease().state());
+      if (record.has_decision()) decisions.push_back(record.decision().kind());
+      has_clock |= record.has_clock();
+      names_job |= record.session().job_name() == "traced";
+    }
+  }
+  EXPECT_EQ(parser.problem(), "");
+  EXPECT_THAT(states, ::testing::IsSupersetOf({"waiting", "loading", "running"}));
+  EXPECT_THAT(decisions, ::testing::IsSupersetOf({"admit", "grant", "run"}));
+  EXPECT_TRUE(has_clock);
+  EXPECT_TRUE(names_job);
+}
+
+TEST_F(ManagerTest, StatusNamesTheHolderAndItsMemory) {
+  FakeJob job = admit(100 * kMiB, "shown");
+  FakeProcess process = join_with(job, {0}, 10 * kMiB);
+  run(process);
+  nlohmann::json gpus = admin("gpus");
+  EXPECT_EQ(gpus["schema"], 1);
+  EXPECT_EQ(gpus["simulated"], true);
+  EXPECT_EQ(gpus["node"], "testnode");
+  EXPECT_EQ(gpus["gpus"][0]["holder"], admin("jobs")["jobs"][0]["id"]);
+  EXPECT_EQ(admin("jobs")["jobs"][0]["state"], "running");
+  EXPECT_EQ(admin("memory")["memory"][0]["bytes"], 10 * kMiB);
+  EXPECT_THAT(admin("statu")["error"].get<std::string>(), HasSubstr("did you mean 'status'"));
+}
+
+}  // namespace
+}  // namespace plexrl::nodemgr::test
