@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/unit/simgpu/api_fixture.h"
@@ -115,6 +117,46 @@ TEST_F(ProcessTest, AnExitGivesEverythingBack) {
   const std::size_t before = free_bytes();
   EXPECT_EQ(0, run("leave"));
   EXPECT_EQ(before, free_bytes());
+}
+
+TEST_F(ProcessTest, AnInjectedFailureMeetsItsCall) {
+  const std::string spec = getenv("PLEXRL_SIMGPU");
+  const std::string prefix = "PLEXRL_SIMGPU=" + spec + ",fail=cuMemAlloc@1:2 ";
+  const int status = std::system((prefix + peer("leave")).c_str());
+  EXPECT_EQ(50, WEXITSTATUS(status)) << "the step of cuMemAlloc";
+}
+
+TEST_F(ProcessTest, OtherFiguresForOurNameFailAtInit) {
+  const std::string spec = getenv("PLEXRL_SIMGPU");
+  const int status =
+      std::system(("PLEXRL_SIMGPU=" + spec + ",sms=9 " + peer("leave") + " 2>/dev/null").c_str());
+  EXPECT_EQ(1, WEXITSTATUS(status)) << "the step of cuInit";
+}
+
+TEST_F(ProcessTest, TheDeviceLogHasALineForEachPieceOfWork) {
+  char path[] = "/tmp/plexrl-simgpu-log-XXXXXX";
+  close(mkstemp(path));
+  const std::string prefix =
+      std::string("PLEXRL_SIMGPU=") + getenv("PLEXRL_SIMGPU") + ",log=" + path;
+  CUipcMemHandle handle;
+  CUdeviceptr pointer = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAlloc(&pointer, 3 * kMiB));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemsetD8(pointer, 1, 3 * kMiB));
+  ASSERT_EQ(CUDA_SUCCESS, cuCtxSynchronize());
+  ASSERT_EQ(CUDA_SUCCESS, cuIpcGetMemHandle(&handle, pointer));
+  ASSERT_EQ(0, std::system((prefix + " " + peer("ipc " + hex(handle) + " 1000 1")).c_str()));
+  std::ifstream file(path);
+  std::vector<std::string> kinds;
+  for (std::string line; std::getline(file, line);) {
+    const auto entry = nlohmann::json::parse(line);
+    kinds.push_back(entry["kind"]);
+    EXPECT_EQ(1000, entry["bytes"]);
+    EXPECT_LE(entry["start_ns"], entry["end_ns"]);
+    EXPECT_GT(entry["pid"], 0);
+  }
+  EXPECT_EQ((std::vector<std::string>{"d2h", "h2d"}), kinds);
+  unlink(path);
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFree(pointer));
 }
 
 TEST_F(ProcessTest, AKilledPeersMemoryComesBack) {
