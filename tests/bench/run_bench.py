@@ -59,15 +59,12 @@ def bench_start(build):
     yield row("start_without_cuda", differences, "ms more", "the same program without the preload", 1.0, "lower", False)
 
 
-def lag_ratio(sandbox):
-    """How far the shared device fell behind its model, as a share of its busy time."""
-    env = sandbox.environment()
-    answer = subprocess.run([str(sandbox.build / "lib/plexrl/simgpu/simgpu-stat"), f"{sandbox.name}-shared", "--json"],
-                            env=env, capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        raise Failure(f"simgpu-stat: {answer.stderr.strip()}")
-    device = json.loads(answer.stdout)["devices"][0]
-    return device["lag_ns"] / max(1, device["busy_ns"])
+def lag_ratio(log, link_bytes_per_s):
+    """How much longer copies over the link took than its model says, as a share."""
+    work = [json.loads(line) for line in log.read_text().splitlines()]
+    copies = [w for w in work if w["kind"] in ("d2h", "h2d") and w["bytes"] >= MIB]
+    took = sum(w["end_ns"] - w["start_ns"] for w in copies)
+    return took / (sum(w["bytes"] for w in copies) * 1e9 / link_bytes_per_s) - 1
 
 
 def bench_switch(build):
@@ -83,7 +80,7 @@ def bench_switch(build):
             raw = sandbox.start([build / "tests/bench/raw_copy", 96 * MIB, 32 * MIB, 3],
                                 dict(sandbox.environment(), LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu")), "raw")
             out_ns, in_ns = map(int, sandbox.wait(raw).split())
-            lag = max(lag, lag_ratio(sandbox))
+            lag = max(lag, lag_ratio(sandbox.device_log, 1e9))
             sandbox.stop_manager()
             for swap in sandbox.trace("swaps", "--json")["swaps"]:
                 stages = swap["stages"]
