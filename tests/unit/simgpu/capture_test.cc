@@ -89,6 +89,25 @@ TEST_F(CaptureTest, AnEventForksIntoAnotherStreamAndJoins) {
   EXPECT_EQ(all(111), words());
 }
 
+TEST_F(CaptureTest, AJoinedStreamMayBeDestroyedBeforeTheEnd) {
+  begin();
+  ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(fork_, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamWaitEvent(other_, fork_, 0));
+  ASSERT_EQ(CUDA_SUCCESS, launch(fill_, 6, other_));
+  ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(join_, other_));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamWaitEvent(stream_, join_, 0));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamDestroy(other_));
+  end_and_run();
+  EXPECT_EQ(all(6), words());
+}
+
+TEST_F(CaptureTest, ACaptureEndsWithItsStream) {
+  begin();
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamDestroy(stream_));
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(CUDA_SUCCESS, cuMemAlloc(&memory, 4));
+}
+
 TEST_F(CaptureTest, AForkThatIsNotJoinedIsAnError) {
   begin();
   ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(fork_, stream_));

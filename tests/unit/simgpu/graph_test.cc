@@ -264,6 +264,17 @@ TEST_F(GraphTest, EventNodesRecordAndWait) {
   ASSERT_EQ(CUDA_SUCCESS, cuEventSynchronize(event));
 }
 
+TEST_F(GraphTest, ANodeWhoseEventIsGoneDoesNothing) {
+  CUevent event = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  CUgraphNode recorded = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphAddEventRecordNode(&recorded, graph_, nullptr, 0, event));
+  CUgraphExec exec = instantiate();
+  ASSERT_EQ(CUDA_SUCCESS, cuEventDestroy(event));
+  run(exec);
+  EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream_));
+}
+
 TEST_F(GraphTest, AllocationNodesGiveAnAddressThatLastsFromNodeToNode) {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
   allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -181,6 +181,19 @@ CUresult refuse_in_capture(const Context* context) {
   return result;
 }
 
+void leave_capture(Stream* stream) {
+  if (stream->capture.load(std::memory_order_acquire) == nullptr) return;
+  const std::lock_guard lock(graph_mutex());
+  Capture* const capture = stream->capture.load();
+  if (capture == nullptr) return;
+  if (capture->origin == stream) {
+    capture->end();
+  } else {
+    capture->tails.erase(stream);
+    stream->capture.store(nullptr, std::memory_order_release);
+  }
+}
+
 CUresult capture_external_event(Stream* stream, Event* event, CUgraphNodeType type) {
   const std::lock_guard lock(graph_mutex());
   if (stream->capture.load() == nullptr) return CUDA_ERROR_INVALID_VALUE;

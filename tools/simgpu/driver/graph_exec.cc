@@ -82,7 +82,7 @@ class GraphRun final : public Operation {
                            std::uint64_t* now) {
     switch (work.type) {
       case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        event->finish(*now);
+        if (event != nullptr) event->finish(*now);
         return CUDA_SUCCESS;
       case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         if (event == nullptr) return CUDA_SUCCESS;
@@ -117,7 +117,8 @@ std::vector<CompletionPtr> bind_events(const GraphPlan& plan) {
   std::vector<CompletionPtr> bound(plan.size());
   for (std::size_t i = 0; i < plan.size(); ++i) {
     Event* const event = plan[i].work.event;
-    if (event == nullptr) continue;
+    // A node may outlive its event; it then does nothing.
+    if (event == nullptr || !is_event(reinterpret_cast<CUevent>(event))) continue;
     const std::lock_guard lock(event->mutex);
     if (plan[i].work.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
       event->recorded = std::make_shared<Completion>();

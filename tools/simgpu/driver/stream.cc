@@ -54,6 +54,7 @@ bool retire_stream(Stream* stream) {
     const std::lock_guard lock(living_mutex);
     if (living.erase(stream) == 0) return false;
   }
+  leave_capture(stream);
   // Its own thread can't join itself (a host function that destroys its stream), and the caller
   // must not wait.
   start_quiet_thread("simgpu-retire", [stream] {

@@ -153,6 +153,9 @@ CUresult check_legacy_use(Context* context);
 /// Defined by the graph code: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL, which become
 /// event nodes of the stream's capture; INVALID_VALUE outside one.
 CUresult capture_external_event(Stream* stream, Event* event, CUgraphNodeType type);
+/// Defined by the graph code: a stream that is destroyed leaves its capture, which ends with its
+/// origin.
+void leave_capture(Stream* stream);
 /// Defined by the graph code: cuMemAllocAsync and cuMemFreeAsync on a stream in a capture become
 /// allocation and free nodes. What is freed must be the allocation of a graph (else INVALID_VALUE).
 CUresult capture_allocation(Stream* stream, std::size_t bytes, std::uint64_t* address);
