@@ -276,6 +276,17 @@ TEST_F(CaptureTest, CapturesIntoAGivenGraph) {
   EXPECT_EQ(all(55), words());
 }
 
+TEST_F(CaptureTest, StreamOrderedMemoryBecomesNodes) {
+  begin();
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocAsync(&memory, kCount * 4, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemsetD32Async(memory, 9, kCount, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemcpyDtoDAsync(words_, memory, kCount * 4, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFreeAsync(memory, stream_));
+  end_and_run();
+  EXPECT_EQ(all(9), words());
+}
+
 TEST_F(CaptureTest, ALaunchedGraphIsCapturedAsAChild) {
   begin();
   ASSERT_EQ(CUDA_SUCCESS, launch(fill_, 2, stream_));

@@ -5,6 +5,7 @@
 #include "tools/simgpu/driver/copy_shape.h"
 #include "tools/simgpu/driver/device_memory.h"
 #include "tools/simgpu/driver/entry_pair.h"
+#include "tools/simgpu/driver/graph_memory.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -25,7 +26,8 @@ bool is_pageable(std::uint64_t address) {
 bool is_known(std::uint64_t address, std::size_t bytes) {
   if (!on_device(address)) return address != 0;
   const auto range = driver()->addresses.find(address);
-  return range.has_value() && address + bytes <= range->base + range->bytes;
+  if (!range.has_value()) return GraphMemory::covers(address, bytes);
+  return address + bytes <= range->base + range->bytes;
 }
 
 CUresult copy(bool per_thread, CopyShape shape, CUstream stream, bool blocks) {

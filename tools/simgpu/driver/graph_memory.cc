@@ -120,6 +120,16 @@ std::shared_ptr<GraphMemory> GraphMemory::find(CUdeviceptr address) {
   return found == all().end() ? nullptr : found->second.lock();
 }
 
+bool GraphMemory::covers(CUdeviceptr address, std::size_t bytes) {
+  std::shared_ptr<GraphMemory> memory;  // released after the lock
+  const std::lock_guard lock(all_mutex);
+  auto found = all().upper_bound(address);
+  if (found == all().begin()) return false;
+  memory = (--found)->second.lock();
+  return memory != nullptr && address - found->first <= memory->parameters_.bytesize &&
+         bytes <= memory->parameters_.bytesize - (address - found->first);
+}
+
 std::uint64_t GraphMemory::used_bytes(int device) {
   std::vector<std::shared_ptr<GraphMemory>> living;  // released after the lock
   const std::lock_guard lock(all_mutex);

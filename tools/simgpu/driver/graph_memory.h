@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,9 @@ class GraphMemory {
   bool is_allocated() const;
   /// The living one that has this address, or nullptr.
   static std::shared_ptr<GraphMemory> find(CUdeviceptr address);
+  /// Whether all of [address, address + bytes) belongs to one, allocated or not: work that is
+  /// captured may name memory that is there only when the graph runs.
+  static bool covers(CUdeviceptr address, std::size_t bytes);
 
   /// Bytes of a device that graphs have allocated now, and the most there were since the last
   /// reset.
