@@ -5,6 +5,7 @@
 #include <cudaTypedefs.h>
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 
 namespace plexrl::simgpu {
@@ -31,10 +32,12 @@ std::span<const EntryPoint> entry_points() noexcept { return kEntryPoints; }
 
 Lookup find_entry_point(std::string_view base, int version, bool wants_per_thread,
                         const EntryPoint** found) noexcept {
-  const auto rows = std::ranges::equal_range(kEntryPoints, base, {}, &EntryPoint::base);
   const EntryPoint* best = nullptr;
   bool is_known = false;
-  for (const EntryPoint& row : rows) {
+  const EntryPoint* const end = std::end(kEntryPoints);
+  const EntryPoint* next = std::ranges::lower_bound(kEntryPoints, base, {}, &EntryPoint::base);
+  for (; next != end && next->base == base; ++next) {
+    const EntryPoint& row = *next;
     if (row.is_per_thread && !wants_per_thread) continue;
     is_known = true;
     if (row.since > version) continue;
