@@ -169,6 +169,9 @@ class Sandbox:
             except ProcessLookupError:
                 pass
             process.wait()
+        # The last process of a simulated GPU removes its memory; where all were killed nobody did.
+        for pool in pathlib.Path("/dev/shm").glob(f"plexrl-simgpu-{os.getuid()}-{self.name}-*"):
+            pool.unlink(missing_ok=True)
         if os.environ.get("PLEXRL_TEST_KEEP"):
             print(f"kept: {self.folder}")
         else:
