@@ -90,6 +90,30 @@ CUresult destroy_context(CUcontext context, Destroy destroy) noexcept {
   return guarded([&] { return end_context(context, destroy, [] { return false; }); });
 }
 
+/// A context that no call of ours has made becomes current (the runtime library makes its primary
+/// contexts through a private table). Frameworks switch often, so each thread remembers the last
+/// one.
+void note_current(CUcontext context) {
+  thread_local CUcontext last = nullptr;
+  thread_local std::uint64_t removals = 0;
+  Process* const process = Process::started();
+  if (process == nullptr || context == nullptr) return;
+  if (context == last && removals == contexts().removals()) return;
+  removals = contexts().removals();
+  last = context;
+  if (contexts().device_of(context)) return;
+  if (const auto current = current_context()) process->use(current->context, current->device);
+}
+
+template <typename Switch>
+CUresult switch_context(CUcontext context, Switch switch_to) noexcept {
+  return guarded([&] {
+    const CUresult result = switch_to();
+    if (result == CUDA_SUCCESS) note_current(context);
+    return result;
+  });
+}
+
 CUdevice device_of(CUcontext context) noexcept {
   CUdevice device = CU_DEVICE_INVALID;
   const PushedContext pushed(context);
@@ -140,6 +164,18 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
                         CUdevice dev) noexcept {
   return create_context(pctx, dev,
                         [&] { return driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev); });
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx) noexcept {
+  return switch_context(ctx, [&] { return driver.cuCtxSetCurrent(ctx); });
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx) noexcept {
+  return switch_context(ctx, [&] { return driver.cuCtxPushCurrent(ctx); });
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx) noexcept {
+  return switch_context(ctx, [&] { return driver.cuCtxPushCurrent_v2(ctx); });
 }
 
 CUresult cuCtxDestroy(CUcontext ctx) noexcept {

@@ -23,6 +23,7 @@ bool Contexts::add(CUcontext context, CUdevice device) {
 void Contexts::remove(CUcontext context) {
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [&](const Known& known) { return known.context == context; });
+  removals_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 std::vector<Contexts::Known> Contexts::all() const {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <array>
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -28,6 +29,9 @@ class Contexts {
   bool add(CUcontext context, CUdevice device);
   void remove(CUcontext context);
 
+  /// Counts removals: whoever remembers that it has seen a context forgets it when this changes.
+  std::uint64_t removals() const noexcept { return removals_.load(std::memory_order_acquire); }
+
   std::vector<Known> all() const;
   /// Some living context of `device`, for copies of ours; none when it has none.
   std::optional<CUcontext> any_of(CUdevice device) const;
@@ -36,6 +40,7 @@ class Contexts {
  private:
   mutable std::mutex mutex_;
   std::vector<Known> known_;
+  std::atomic<std::uint64_t> removals_{0};
 };
 
 /// Those of this process. Never destroyed: other libraries' destructors still call the driver.

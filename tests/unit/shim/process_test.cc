@@ -9,6 +9,7 @@
 
 #include "interpose/handlers.h"
 #include "shim/gate.h"
+#include "shim/hooks.h"
 #include "tests/unit/shim/fake_driver.h"
 #include "tests/unit/shim/fake_manager.h"
 
@@ -330,6 +331,64 @@ TEST_F(ProcessTest, ADestroyedContextTakesItsAllocationsWithIt) {
   driver_.set_current(context_);
   allocate(2 * kMiB);
   EXPECT_EQ(manager_.used(), 2 * kMiB);
+}
+
+TEST_F(ProcessTest, AContextMadeByAPrivateTableIsNotedWhenItBecomesCurrent) {
+  const CUcontext hidden = driver_.make_context();
+  EXPECT_FALSE(contexts().device_of(hidden));
+  EXPECT_EQ(shim::cuCtxPushCurrent_v2(hidden), CUDA_SUCCESS);
+  EXPECT_EQ(contexts().device_of(hidden), 0);
+  contexts().remove(hidden);
+  driver_.set_current(context_);
+}
+
+TEST_F(ProcessTest, AContextWithoutRoomWaitsForTheLeaseAndForNeighboursToLeave) {
+  allocate(1);  // attaches the GPU
+  driver_.fail_always("cuCtxCreate_v4", CUDA_ERROR_OUT_OF_MEMORY);
+  CUcontext made = nullptr;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  std::thread job([&] {
+    driver_.set_current(context_);
+    result = shim::cuCtxCreate_v4(&made, nullptr, 0, 0);
+  });
+  manager_.wait_for(wire::Type::kWantLease);
+  manager_.grant_and_run();
+  manager_.wait_for(wire::Type::kWantLease);  // holds it, and lacks memory
+  driver_.fail_always("cuCtxCreate_v4", CUDA_SUCCESS);
+  job.join();
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  contexts().remove(made);
+}
+
+TEST_F(ProcessTest, WhatStaysTheDriversIsChargedAndReported) {
+  CUdeviceptr pooled = 0x5000;
+  const interpose::CountedCall call{interpose::Api::cuMemAllocAsync,
+                                    interpose::UnpageableKind::kPool, 6 * kMiB, nullptr};
+  EXPECT_EQ(count_enter(call), CUDA_SUCCESS);
+  count_leave(call, pooled, CUDA_SUCCESS);
+  EXPECT_EQ(manager_.used(), 6 * kMiB);
+  const auto kind = static_cast<int>(wire::MemoryKind::kPool);
+  while (manager_.wait_for(wire::Type::kMemoryReport)->as<wire::MemoryReport>()->kind_bytes[kind] !=
+         6 * kMiB) {
+  }
+  EXPECT_EQ(shim::cuMemFree_v2(pooled), CUDA_SUCCESS);
+  allocate(2 * kMiB);
+  EXPECT_EQ(manager_.used(), 2 * kMiB);
+}
+
+TEST_F(ProcessTest, WhatTheDriverRefusesIsNotCharged) {
+  const interpose::CountedCall call{interpose::Api::cuMemAllocAsync,
+                                    interpose::UnpageableKind::kPool, 6 * kMiB, nullptr};
+  EXPECT_EQ(count_enter(call), CUDA_SUCCESS);
+  count_leave(call, 0, CUDA_ERROR_OUT_OF_MEMORY);
+  allocate(2 * kMiB);
+  EXPECT_EQ(manager_.used(), 2 * kMiB);
+}
+
+TEST_F(ProcessTest, DriverMemoryBeyondThePromiseIsOutOfMemory) {
+  const interpose::CountedCall call{interpose::Api::cuMemAllocAsync,
+                                    interpose::UnpageableKind::kPool, 2000 * kMiB, nullptr};
+  EXPECT_EQ(count_enter(call), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_F(ProcessTest, AHolderGoesOnWithoutAManagerAndTellsTheNextOne) {
