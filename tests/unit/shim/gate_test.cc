@@ -110,7 +110,7 @@ TEST_P(GateTest, AThreadThatEndsInsideACallLeavesIt) {
 // The invariant itself: once the gate is closed and nobody is inside, nobody gets inside.
 TEST_P(GateTest, NobodyIsInsideAfterADrainHoweverManyThreadsTry) {
   constexpr int kThreads = 6;
-  constexpr int kRounds = 300;
+  constexpr int kRounds = 100;
   std::atomic<int> inside{0};
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> passed{0};
