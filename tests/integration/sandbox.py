@@ -11,6 +11,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -32,6 +33,7 @@ class Sandbox:
         self.prefix = pathlib.Path(prefix or build).resolve()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="plexrl-test-"))
         self.name = "test-" + secrets.token_hex(6)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a test that is told to end still closes its sandbox
         self.state = self.folder / "state"
         self.socket = self.folder / "run" / "nodemgr.sock"
         for folder in (self.state, self.socket.parent, self.folder / "home"):
