@@ -1,5 +1,5 @@
-// Elementwise with a tail guard, a shared-memory matrix product, a divergent loop with early return, vector loads, dynamic
-// shared memory.
+// Elementwise with a tail guard, a shared-memory matrix product, a divergent loop with early
+// return, vector loads, dynamic shared memory.
 
 extern "C" __global__ void add(const float* a, const float* b, float* out, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

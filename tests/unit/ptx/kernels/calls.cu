@@ -19,7 +19,9 @@ __device__ __noinline__ Mixed make_mixed(int t) {
   m.d = -t;
   return m;
 }
-__device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+__device__ __noinline__ int fibonacci(int n) {
+  return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
+}
 
 typedef int (*Function)(int);
 __device__ __noinline__ int twice(int x) { return 2 * x; }
@@ -61,18 +63,39 @@ extern "C" __global__ void generic(int* global, int* out) {
 extern "C" __global__ void switches(const int* in, int* out) {
   int t = threadIdx.x, r;
   switch (in[t]) {
-    case 0: r = 5; break;
-    case 1: r = t * 3; break;
-    case 2: r = t - 7; break;
-    case 3: r = t << 4; break;
-    case 4: r = ~t; break;
-    case 5: r = t % 5; break;
-    case 6: r = t / 3; break;
-    case 7: r = t | 64; break;
-    case 8: r = t ^ 21; break;
+    case 0:
+      r = 5;
+      break;
+    case 1:
+      r = t * 3;
+      break;
+    case 2:
+      r = t - 7;
+      break;
+    case 3:
+      r = t << 4;
+      break;
+    case 4:
+      r = ~t;
+      break;
+    case 5:
+      r = t % 5;
+      break;
+    case 6:
+      r = t / 3;
+      break;
+    case 7:
+      r = t | 64;
+      break;
+    case 8:
+      r = t ^ 21;
+      break;
     case 9:
-    case 10: r = 1; break;
-    default: r = -1;
+    case 10:
+      r = 1;
+      break;
+    default:
+      r = -1;
   }
   out[t] = r;
 }
@@ -94,7 +117,8 @@ extern "C" __global__ void variables(float* out, int* lengths) {
 
 extern "C" __global__ void print(int x) {
   if (threadIdx.x < 2) {
-    printf("t=%d x=%5.2f|%s|%c|%llx|%u%%\n", (int)threadIdx.x, x * 0.25, "word", 'c', 0x123456789abcull, 7u);
+    printf("t=%d x=%5.2f|%s|%c|%llx|%u%%\n", (int)threadIdx.x, x * 0.25, "word", 'c',
+           0x123456789abcull, 7u);
   }
 }
 

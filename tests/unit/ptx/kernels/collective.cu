@@ -1,4 +1,5 @@
-// What lanes and blocks do together: shuffles, votes, matches, cooperative groups, grid barriers, named barriers, locks.
+// What lanes and blocks do together: shuffles, votes, matches, cooperative groups, grid barriers,
+// named barriers, locks.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 
@@ -112,7 +113,8 @@ extern "C" __global__ void locked(int* lock, int* value) {
   atomicExch(lock, 0);
 }
 
-extern "C" __global__ void atomics(unsigned* u, int* s, unsigned long long* l, float* f, double* d) {
+extern "C" __global__ void atomics(unsigned* u, int* s, unsigned long long* l, float* f,
+                                   double* d) {
   int t = blockIdx.x * blockDim.x + threadIdx.x;
   atomicAdd(&u[0], t);
   atomicSub(&u[1], 3);

@@ -31,12 +31,19 @@ extern "C" __global__ void integers(const unsigned* a, const unsigned* b, unsign
   asm("add.sat.s32 %0, %1, %2;" : "=r"(o[23]) : "r"(x), "r"(y));
   asm("bfind.u32 %0, %1;" : "=r"(o[24]) : "r"(x));
   asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(o[25]) : "r"(x), "r"(y), "r"(x * y));
-  asm("{ .reg .pred p, q; setp.lt.and.s32 p|q, %1, %2, 1; selp.u32 %0, 10, 20, p; @q add.u32 %0, %0, 1; }" : "=r"(o[26]) : "r"(x), "r"(y));
+  asm("{ .reg .pred p, q; setp.lt.and.s32 p|q, %1, %2, 1; selp.u32 %0, 10, 20, p; @q add.u32 %0, "
+      "%0, 1; }"
+      : "=r"(o[26])
+      : "r"(x), "r"(y));
   asm("prmt.b32.b4e %0, %1, %2, %1;" : "=r"(o[27]) : "r"(x), "r"(y));
   // 96-bit sum and difference, 64-bit product by parts.
-  asm("add.cc.u32 %0, %3, %4;\n\taddc.cc.u32 %1, %4, %3;\n\taddc.u32 %2, %3, 0;" : "=r"(o[28]), "=r"(o[29]), "=r"(o[30]) : "r"(x), "r"(y));
+  asm("add.cc.u32 %0, %3, %4;\n\taddc.cc.u32 %1, %4, %3;\n\taddc.u32 %2, %3, 0;"
+      : "=r"(o[28]), "=r"(o[29]), "=r"(o[30])
+      : "r"(x), "r"(y));
   unsigned low, high;
-  asm("mad.lo.cc.u32 %0, %2, %3, %2;\n\tmadc.hi.u32 %1, %2, %3, 0;" : "=&r"(low), "=r"(high) : "r"(x), "r"(y));
+  asm("mad.lo.cc.u32 %0, %2, %3, %2;\n\tmadc.hi.u32 %1, %2, %3, 0;"
+      : "=&r"(low), "=r"(high)
+      : "r"(x), "r"(y));
   o[31] = low ^ high * 3;
 }
 
@@ -58,7 +65,8 @@ extern "C" __global__ void longs(const long long* a, const long long* b, long lo
   o[11] = x < y ? x : y;
 }
 
-extern "C" __global__ void halves(const unsigned short* a, const unsigned short* b, unsigned short* out) {
+extern "C" __global__ void halves(const unsigned short* a, const unsigned short* b,
+                                  unsigned short* out) {
   int t = threadIdx.x;
   __half x = __ushort_as_half(a[t]), y = __ushort_as_half(b[t]);
   unsigned short* o = out + t * 16;
