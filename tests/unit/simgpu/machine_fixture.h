@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tools/simgpu/driver/machine.h"
+#include "tools/simgpu/driver/pool_file.h"
 
 namespace plexrl::simgpu {
 
@@ -30,10 +31,15 @@ class MachineTest : public testing::Test {
   }
   ~MachineTest() override {
     std::filesystem::remove_all(folder_);
-    for (int i = 0; i < kMaxDevices; ++i) {  // what a killed machine left
-      std::filesystem::remove("/dev/shm/plexrl-simgpu-" + std::to_string(getuid()) + "-" + name_ +
-                              "-" + std::to_string(i));
+    remove_abandoned_pool_files();  // what killed children left
+  }
+  /// Whether /dev/shm has memory of this machine.
+  bool has_memory() const {
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      if (entry.path().filename().string().find("." + name_ + ".") != std::string::npos)
+        return true;
     }
+    return false;
   }
 
   std::unique_ptr<Machine> open(const Spec& spec) {

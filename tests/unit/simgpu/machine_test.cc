@@ -136,6 +136,33 @@ TEST_F(MachineTest, AMachineWhoseProcessesWereAllKilledIsMadeAnew) {
   EXPECT_EQ(machine->free_bytes(0), 128 * kMiB);
 }
 
+TEST_F(MachineTest, MakingAnyMachineRemovesWhatTheKilledLeft) {
+  const auto leave_by_kill = [&] {
+    Child child([&] {
+      std::uint32_t id = 0;
+      return take_and_keep(spec_, 2 * kMiB, &id);
+    });
+    EXPECT_TRUE(child.succeeded());
+  };
+  spec_.free_delay_ns = 3'600'000'000'000;  // the dead count as its users meanwhile
+  leave_by_kill();
+  EXPECT_TRUE(has_memory());
+  Spec other = spec_;
+  other.name = name_ + "-other";
+  EXPECT_NE(open(other), nullptr);
+  EXPECT_FALSE(has_memory());
+  EXPECT_NE(open(), nullptr) << "the name can be had again";
+}
+
+TEST_F(MachineTest, MakingAMachineLeavesTheMemoryOfTheLiving) {
+  const auto machine = open();
+  Spec other = spec_;
+  other.name = name_ + "-other";
+  EXPECT_NE(open(other), nullptr);
+  EXPECT_TRUE(has_memory());
+  EXPECT_NE(open(), nullptr) << "others can still join";
+}
+
 TEST_F(MachineTest, TheLastProcessRemovesEveryFile) {
   auto machine = open();
   std::uint32_t id = 0;
@@ -144,8 +171,7 @@ TEST_F(MachineTest, TheLastProcessRemovesEveryFile) {
   ASSERT_GE(descriptor, 0);
   machine.reset();
   EXPECT_FALSE(std::filesystem::exists(state_folder(spec_)));
-  EXPECT_FALSE(std::filesystem::exists("/dev/shm/plexrl-simgpu-" + std::to_string(getuid()) + "-" +
-                                       name_ + "-0"));
+  EXPECT_FALSE(has_memory());
   close(descriptor);
 }
 

@@ -5,7 +5,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/machine_state.h"
+#include "tools/simgpu/driver/pool_file.h"
 #include "tools/simgpu/driver/process_start.h"
 
 namespace plexrl::simgpu {
@@ -118,6 +118,14 @@ bool Machine::is_in_use() const {
                      [](const ProcessSlot& slot) { return slot.pid != 0; });
 }
 
+/// False when only the dead had the machine, and another one's making removed its memory since.
+bool Machine::has_pools() const {
+  return std::all_of(std::begin(state_->devices), std::end(state_->devices),
+                     [](const DeviceState& device) {
+                       return device.pool_path[0] == 0 || access(device.pool_path, F_OK) == 0;
+                     });
+}
+
 bool Machine::join(std::string* error) {
   for (;;) {
     lock_fd_ = ::open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -137,7 +145,7 @@ bool Machine::join(std::string* error) {
     }
     if (!attach(error)) return false;
     if (is_in_use()) reap();
-    const bool in_use = is_in_use();
+    const bool in_use = is_in_use() && has_pools();
     if (in_use && spec_.device_part() != state_->device_part) {
       *error = "PLEXRL_SIMGPU: '" + spec_.name + "' is in use with other figures (" +
                state_->device_part + "; asked for " + spec_.device_part() +
@@ -163,6 +171,7 @@ bool Machine::initialise(std::string* error) {
   for (DeviceState& device : state_->devices) {
     if (device.pool_path[0] != 0) unlink(device.pool_path);
   }
+  remove_abandoned_pool_files();
   std::memset(static_cast<void*>(state_), 0, sizeof *state_);
   std::snprintf(state_->device_part, sizeof state_->device_part, "%s", spec_.device_part().c_str());
   state_->next_tag = now_ns() | 1;
@@ -170,21 +179,13 @@ bool Machine::initialise(std::string* error) {
     DeviceState& device = state_->devices[i];
     device.frame_count = device.free_frames =
         static_cast<std::uint32_t>(spec_.memory_bytes / kFrameBytes);
-    struct statvfs room {};
-    const bool in_memory = statvfs("/dev/shm", &room) == 0 && access("/dev/shm", W_OK) == 0 &&
-                           room.f_bavail * room.f_frsize > spec_.memory_bytes + (64u << 20);
-    const std::string path = in_memory ? "/dev/shm/plexrl-simgpu-" + std::to_string(getuid()) +
-                                             "-" + spec_.name + "-" + std::to_string(i)
-                                       : folder_ + "/pool" + std::to_string(i);
+    const std::string path = pool_file_path(folder_, spec_.name, i, spec_.memory_bytes);
     std::snprintf(device.pool_path, sizeof device.pool_path, "%s", path.c_str());
-    unlink(path.c_str());
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, static_cast<off_t>(spec_.memory_bytes)) != 0) {
+    pool_fds_.push_back(make_pool_file(path, spec_.memory_bytes));
+    if (pool_fds_.back() < 0) {
       *error = errno_text("can't make the memory of a simulated GPU, " + path);
-      if (fd >= 0) close(fd);
       return false;
     }
-    close(fd);
   }
   state_->version = kStateVersion;
   state_->magic = kStateMagic;
@@ -193,18 +194,18 @@ bool Machine::initialise(std::string* error) {
 
 bool Machine::map_pools(std::string* error) {
   for (int i = 0; i < spec_.gpus; ++i) {
-    const int fd = ::open(state_->devices[i].pool_path, O_RDWR | O_CLOEXEC);
+    const char* path = state_->devices[i].pool_path;
+    if (static_cast<int>(pool_fds_.size()) == i) pool_fds_.push_back(open_pool_file(path));
+    const int fd = pool_fds_[static_cast<std::size_t>(i)];
     // Populated here once and for all: a fault in fresh shared memory costs far more than the copy
     // that meets it.
     void* memory = fd < 0 ? MAP_FAILED
                           : mmap(nullptr, spec_.memory_bytes, PROT_READ | PROT_WRITE,
                                  MAP_SHARED | MAP_POPULATE, fd, 0);
     if (memory == MAP_FAILED) {
-      *error = errno_text(std::string("can't map ") + state_->devices[i].pool_path);
-      if (fd >= 0) close(fd);
+      *error = errno_text(std::string("can't map ") + path);
       return false;
     }
-    close(fd);
     pools_.push_back(static_cast<std::byte*>(memory));
   }
   return true;
@@ -213,6 +214,9 @@ bool Machine::map_pools(std::string* error) {
 Machine::~Machine() {
   if (state_ != nullptr && slot_ >= 0 && pid_ == getpid()) leave();
   for (std::byte* pool : pools_) munmap(pool, spec_.memory_bytes);
+  for (const int fd : pool_fds_) {
+    if (fd >= 0) close(fd);
+  }
   if (state_ != nullptr) munmap(state_, sizeof *state_);
   if (lock_fd_ >= 0) close(lock_fd_);
 }

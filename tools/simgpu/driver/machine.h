@@ -103,6 +103,7 @@ class Machine {
   bool join(std::string* error);
   bool attach(std::string* error);
   bool is_in_use() const;
+  bool has_pools() const;
   bool initialise(std::string* error);
   bool map_pools(std::string* error);
   void reap();
@@ -118,6 +119,7 @@ class Machine {
   std::mutex mutex_;  // with the flock: the lock of the tables
   MachineState* state_ = nullptr;
   int slot_ = -1;
+  std::vector<int> pool_fds_;  // each with a shared flock; see pool_file.h
   std::vector<std::byte*> pools_;
   std::vector<std::uint32_t> local_holds_;
 };
