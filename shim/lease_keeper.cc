@@ -364,8 +364,17 @@ void LeaseKeeper::connection_lost() {
   loaded_due_ = false;
   switch (state_) {
     case State::kDraining:
-    case State::kDrained:
       end_drain();  // nobody is left to hand the GPU on
+      break;
+    case State::kDrained:
+      if (!quiet_.load(std::memory_order_relaxed)) {
+        end_drain();  // the attempt had failed
+        break;
+      }
+      // We have said that we are drained: the GPU may be another's by now (invariant 3).
+      drain_.reset();
+      state_ = State::kNone;
+      held_mask_ = 0;
       break;
     case State::kLoading:
     case State::kLoaded:

@@ -435,6 +435,24 @@ TEST_F(ProcessTest, ADrainThatLosesItsManagerReopens) {
   EXPECT_EQ(manager_.wait_for(wire::Type::kResumeState)->as<wire::ResumeState>()->held, second);
 }
 
+// The GPU may be another gang's by then, so the gate must not open on the strength of the old
+// lease.
+TEST_F(ProcessTest, WhoSaidItIsDrainedDoesNotReopenWithoutAManager) {
+  const wire::Epoch epoch = hold_lease();
+  withdraw(epoch);
+  manager_.wait_for(wire::Type::kDrained);
+  manager_.die();
+  launch_aside();
+  manager_.start();
+  const auto packet = manager_.wait_for(wire::Type::kResumeState);
+  EXPECT_EQ(packet->as<wire::ResumeState>()->held, wire::Epoch{});
+  EXPECT_EQ(packet->as<wire::ResumeState>()->flags, 0u);
+  manager_.wait_for(wire::Type::kWantLease);
+  EXPECT_EQ(launched_, 1);
+  manager_.grant_and_run();
+  wait_launched(2);
+}
+
 TEST_F(ProcessTest, AMalformedPacketIsALostConnection) {
   hold_lease();
   manager_.send_raw("nonsense", 8);
