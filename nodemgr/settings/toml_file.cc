@@ -93,6 +93,9 @@ absl::Status apply_file(Values& values, const std::string& path,
   if (!std::filesystem::exists(path, error)) {
     return absl::NotFoundError(cat(path, ": no such file"));
   }
+  if (std::filesystem::is_directory(path)) {
+    return absl::InvalidArgumentError(cat(path, ": is a folder, not a file"));
+  }
   try {
     toml::table root = toml::parse_file(path);
     Values changed = values;

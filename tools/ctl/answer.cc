@@ -67,14 +67,13 @@ std::string list_of(const Json& object, const char* key) {
   return text;
 }
 
-std::string gangs_of(const Json& object, const char* key) {
+std::string jobs_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return "";
   std::string text;
-  for (const Json& gang : found->is_array() ? *found : Json::array({*found})) {
-    if (!gang.is_object()) continue;
-    absl::StrAppend(&text, text.empty() ? "" : " ", text_of(gang, "job").substr(0, 8), "/",
-                    text_of(gang, "gang"));
+  for (const Json& job : found->is_array() ? *found : Json::array({*found})) {
+    if (!job.is_string()) continue;
+    absl::StrAppend(&text, text.empty() ? "" : " ", job.get<std::string>().substr(0, 8));
   }
   return text;
 }

@@ -17,8 +17,9 @@ std::string ratio_of(const Json& object, const char* key);    ///< "42.1 %"
 std::string times_of(const Json& object, const char* key);    ///< "1.35x"
 std::string list_of(const Json& object, const char* key);     ///< "0 1"
 
-/// Who a GPU's `holder` or `queue` names: job (the beginning of its id) and gang, as "1f3a9c02/4".
-std::string gangs_of(const Json& object, const char* key);
+/// The jobs that a GPU's `holder` or `queue` names, by the beginnings of their ids: "1f3a9c02
+/// 77b0d1e4".
+std::string jobs_of(const Json& object, const char* key);
 
 /// The array of that name, or an empty one.
 const Json& array_of(const Json& object, const char* key);

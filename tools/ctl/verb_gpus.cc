@@ -24,7 +24,7 @@ std::string gpus_table(const Json& gpus) {
     table.add_row({count_of(gpu, "index"), text_of(gpu, "name"), text_of(gpu, "uuid"),
                    bytes_of(gpu, "total_bytes"), bytes_of(gpu, "budget_bytes"),
                    bytes_of(gpu, "used_by_plexrl_bytes"), bytes_of(gpu, "used_by_others_bytes"),
-                   gangs_of(gpu, "holder"), gangs_of(gpu, "queue"), ratio_of(gpu, "duty_ratio"),
+                   jobs_of(gpu, "holder"), jobs_of(gpu, "queue"), ratio_of(gpu, "duty_ratio"),
                    rate_of(gpu, "out_bytes_s"), rate_of(gpu, "in_bytes_s"),
                    list_of(gpu, "bypass_pids")});
   }

@@ -127,6 +127,13 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
   if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
     return "--name: '" + options.name + "' is longer than 63 bytes";
   }
+  for (const std::string& text : {options.name, options.team}) {
+    // They are shown in tables, logs and traces, a line each.
+    if (std::any_of(text.begin(), text.end(),
+                    [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+      return "--name and --team: control characters are not possible";
+    }
+  }
   if (options.team.size() >= sizeof(wire::JobSubmit::team)) {
     return "--team: '" + options.team + "' is longer than 63 bytes";
   }

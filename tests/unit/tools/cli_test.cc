@@ -113,10 +113,12 @@ TEST(Tables, ShowWhatIsThereAndLeaveTheRestEmpty) {
 }
 
 TEST(Tables, AGpuNamesItsHolderAndQueue) {
-  const Json answer = Json::parse(R"({"node": "n", "gpus": [{"index": 0,
-    "holder": {"gang": "3", "job": "0123456789abcdef"},
-    "queue": [{"gang": "4", "job": "fedcba9876543210"}, {"gang": "5", "job": "aa"}]}]})");
-  EXPECT_THAT(show_gpus(answer), HasSubstr("01234567/3  fedcba98/4 aa/5"));
+  // As the manager answers: a job's id, and a list of them.
+  const ctl::Json answer = {
+      {"node", "n"},
+      {"gpus",
+       {{{"index", 0}, {"holder", "0123456789abcdef"}, {"queue", {"fedcba9876543210", "aa"}}}}}};
+  EXPECT_THAT(ctl::show_gpus(answer), HasSubstr("01234567  fedcba98 aa"));
 }
 
 TEST(Tables, AnAnswerOfAnotherShapeDoesNoHarm) {

@@ -24,7 +24,7 @@ MEMORY = [{"job": "aa11", "pid": 7, "gpu": 0, "kind": "alloc", "bytes": 1048576,
           {"job": "bb33", "pid": 8, "gpu": 0, "kind": "context", "bytes": 5, "tier": "hbm", "pageable": "no",
            "reason": "the driver's"}]
 HEAD = {"schema": 1, "simulated": True, "node": "n1"}
-ANSWERS = {"status": {**HEAD, "uptime_s": 1.5}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
+ANSWERS = {"status": {**HEAD, "uptime_s": 1.5, "gpus": [{"index": 0, "holder": "11" * 16, "queue": ["22" * 16, "33" * 16]}]}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
            "memory": {**HEAD, "memory": MEMORY}}
 
 
@@ -77,6 +77,12 @@ class Ctl(Case):
         self.assertTrue(out.startswith("node n1 (simulated GPU)\n"), out)
         self.assertIn("1 MiB", out)
         self.assertIn("the driver's", out)
+
+    def test_a_gpus_holder_and_queue_are_shown(self):
+        self.serve()
+        status, out, _ = self.call(CTL, "status")
+        self.assertEqual(status, 0)
+        self.assertRegex(out, "11111111 +22222222 33333333")
 
     def test_a_job_is_named_by_id_prefix_or_name(self):
         self.serve()
