@@ -1,0 +1,46 @@
+// The daemon's settings file: applied whole or refused with a line that begins with its name.
+
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "nodemgr/daemon_settings.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace plexrl::nodemgr;
+  static const std::string kPath = "settings.toml";
+  {
+    std::ofstream file(kPath, std::ios::binary | std::ios::trunc);
+    file.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  }
+  settings::Values values(daemon_table());
+  const std::string team[] = {"team"};
+  const absl::Status status = settings::apply_file(values, kPath, team);
+  if (!status.ok() && status.message().substr(0, kPath.size()) != kPath) std::abort();
+  // What was accepted can be asked for by its kind: a text of another kind would abort here.
+  for (const settings::Row& row : daemon_table()) {
+    switch (row.kind) {
+      case settings::Kind::kBytes:
+        values.bytes(row.name);
+        break;
+      case settings::Kind::kDuration:
+        values.duration(row.name);
+        break;
+      case settings::Kind::kNumber:
+        values.number(row.name);
+        break;
+      case settings::Kind::kCount:
+        values.count(row.name);
+        break;
+      case settings::Kind::kText:
+        values.text(row.name);
+        break;
+      case settings::Kind::kSwitch:
+        values.is_on(row.name);
+        break;
+    }
+  }
+  policy_config(values);
+  return 0;
+}
