@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "nodemgr/settings/cat.h"
 
@@ -107,8 +109,27 @@ policy::Config policy_config(const settings::Values& values) {
   return config;
 }
 
+namespace {
+
+/// PLEXRL_LOG may hold levels by file ("pager:debug"), which the preload reads; the daemon has one
+/// level only.
+std::vector<const char*> without_log_by_file(const char* const* environment) {
+  std::vector<const char*> kept;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    if (entry.rfind("PLEXRL_LOG=", 0) == 0 && entry.find(':') != entry.npos) continue;
+    kept.push_back(*environment);
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
+}  // namespace
+
 absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
-                                             const char* const* environment) {
+                                             const char* const* all_environment) {
+  const std::vector<const char*> kept = without_log_by_file(all_environment);
+  const char* const* const environment = kept.data();
   // Flags and environment first, into a scratch table: they say which file to read.
   settings::Values scratch(daemon_table());
   absl::Status status = settings::apply_environment(scratch, environment);
