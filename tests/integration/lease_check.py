@@ -70,8 +70,13 @@ def violations(trace, work):
             yield f"work of pid {piece['pid']}, which is in no job: {piece}"
             continue
         is_paging = (piece["pid"], piece["stream"]) in pagers
-        # A gang of several processes may be evicted from one while another still leaves: the trace has no window for each.
+        # A gang of several processes may be evicted from one while another still leaves, and the trace has no window for each. What
+        # must hold is that the process's own work is at rest while its memory is copied out.
         if is_paging and piece["kind"] == "d2h" and list(job_of.values()).count(job) > 1:
+            for other in work:
+                if (other["pid"] == piece["pid"] and (other["pid"], other["stream"]) not in pagers and other["kind"] != "h2h"
+                        and other["start_ns"] < piece["end_ns"] and piece["start_ns"] < other["end_ns"]):
+                    yield f"copied out while the process's own work ran ({other}): {piece}"
             continue
         allowed = (paging[piece["kind"]] if is_paging else running).get(job, [])
         if not any(start <= piece["start_ns"] and piece["end_ns"] <= end for start, end in allowed):
