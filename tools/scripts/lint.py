@@ -19,10 +19,12 @@ INCLUDES = {
     "tools/simgpu/ptx": [],
     "tools/simgpu/driver": ["tools/simgpu/"],
     "tools/simgpu": [],
+    "tools/sim": ["tools/cli/", "nodemgr/policy/", "clustermgr/placement/"],
     "tools": ["proto/", "shim/wire.h", "nodemgr/", "interpose/settings.h"],
     "interpose": [],
     "shim": ["interpose/"],
     "nodemgr/policy": [],
+    "clustermgr/placement": ["nodemgr/policy/"],
     "nodemgr": ["proto/", "shim/wire.h", "interpose/settings.h"],
     "proto": [],
 }
