@@ -32,6 +32,8 @@ std::string rfc3339(std::int64_t wall_ns) {
 
 double in_seconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e9; }
 
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
 Json gpu_list(std::uint64_t mask) {
   Json list = Json::array();
   for (int gpu = 0; gpu < policy::kMaxGpus; ++gpu) {
@@ -87,18 +89,12 @@ Json job_json(const AdminContext& context, const Job& job) {
   auto now = boot_now();
   Json gangs = Json::array();
   std::vector<policy::Phase> phases;
-  std::chrono::nanoseconds waited{0};
-  std::chrono::nanoseconds served{0};
   for (const auto& [id, gang] : context.leases.gangs()) {
     auto state = context.leases.state().gangs.find(gang.id);
     if (gang.job != &job || state == context.leases.state().gangs.end()) continue;
     const policy::Gang& its = state->second;
     gangs.push_back(gang_json(context, gang, its));
     phases.push_back(its.phase);
-    waited += its.waited;
-    served += its.service;
-    if (its.phase == policy::Phase::kWaiting) waited += now - its.want_since;
-    if (its.phase == policy::Phase::kRunning) served += now - its.running_since;
   }
   std::uint64_t resident = 0;
   std::uint64_t host = 0;
@@ -126,14 +122,13 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["disk_bytes"] = 0;
   json["unpageable_bytes"] = fixed;
   json["limit_bytes"] = nullptr;
-  json["share_ratio"] = nullptr;
-  json["wait_s"] = job.admitted ? in_seconds(waited) : in_seconds(now - job.queued_since);
-  json["slowdown_ratio"] = served.count() > 0
-                               ? Json(static_cast<double>((waited + served).count()) /
-                                      static_cast<double>(served.count()))
-                               : Json(nullptr);
+  const Usage::JobFigures usage = node.usage.job(job.key, now);
+  json["share_ratio"] = or_null(usage.share_ratio);
+  json["share_window_s"] = Usage::kShareWindow.count();
+  json["wait_s"] = in_seconds(job.admitted ? usage.waited : now - job.queued_since);
+  json["slowdown_ratio"] = or_null(usage.slowdown_ratio);
   json["gap_cause"] = nullptr;
-  json["next_wake_s"] = nullptr;
+  json["next_wake_s"] = usage.next_wake ? Json(in_seconds(*usage.next_wake)) : Json(nullptr);
   json["queued_reason"] = job.notice.empty() ? Json(nullptr) : Json(job.notice);
   return json;
 }
@@ -147,6 +142,7 @@ Json jobs_json(const AdminContext& context) {
 Json gpus_json(const AdminContext& context) {
   Json gpus = Json::array();
   const policy::State& state = context.leases.state();
+  auto now = boot_now();
   for (const auto& [index, gpu] : context.node.gpus) {
     Json holder = nullptr;
     Json holder_gang = nullptr;
@@ -177,9 +173,14 @@ Json gpus_json(const AdminContext& context) {
     json["holder"] = holder;
     json["holder_gang"] = holder_gang;
     json["queue"] = queue;
-    json["duty_ratio"] = nullptr;
-    json["out_bytes_s"] = nullptr;
-    json["in_bytes_s"] = nullptr;
+    const Usage::GpuFigures usage = context.node.usage.gpu(index, now);
+    json["duty_ratio"] = usage.duty_ratio;
+    json["out_bytes_s"] = usage.out_bytes_s;
+    json["in_bytes_s"] = usage.in_bytes_s;
+    json["window_s"] = Usage::kWindow.count();
+    json["duty_since_start_ratio"] = usage.duty_since_start_ratio;
+    json["out_bytes"] = usage.out_bytes;
+    json["in_bytes"] = usage.in_bytes;
     json["bypass_pids"] = gpu.bypass_pids;
     gpus.push_back(json);
   }

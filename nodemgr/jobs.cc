@@ -248,6 +248,7 @@ void Jobs::end_if_gone(Job& job) {
   }
   JobKey key = job.key;
   node_.ledger.release(key);
+  node_.usage.forget(key);
   node_.slabs->drop_job(key);
   node_.jobs.erase(key);
   admit_waiting();

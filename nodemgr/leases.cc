@@ -19,6 +19,10 @@ std::chrono::nanoseconds from_wire(std::uint64_t ns) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(ns, kMax)));
 }
 
+std::chrono::nanoseconds not_after(std::chrono::nanoseconds now, std::uint64_t ns) {
+  return std::min(now, from_wire(ns));
+}
+
 SwitchLog::Who who(const LeaseGang& gang) {
   return {id_text(gang.job->id), static_cast<std::uint64_t>(gang.id)};
 }
@@ -213,14 +217,34 @@ void Leases::on_want(Session& session, const wire::WantLease& want) {
   session.wants = true;
   session.want_since = want.since_ns == 0 ? now : std::min(now, from_wire(want.since_ns));
   switches_.busy(who(*gang), session.want_since);
+  node_.usage.activity(session.gang, true, session.want_since);
   if (gang->epoch == kNoEpoch) trace_state(*gang, "waiting", "a thread is at the gate");
   update_wants(*gang);
+}
+
+void Leases::count_loaded(const Session& session, const wire::Loaded& loaded) {
+  // One sum for all its GPUs: each has its part by what it lacked.
+  auto now = boot_now();
+  double lacked = 0;
+  auto lack = [&](int gpu, const SessionMemory& memory) {
+    std::uint64_t pageable = node_.ledger.pageable(session.id, gpu);
+    return static_cast<double>(pageable - std::min(pageable, memory.resident));
+  };
+  for (const auto& [gpu, memory] : session.memory) lacked += lack(gpu, memory);
+  auto bytes = static_cast<double>(std::min(loaded.moved_bytes, 1ul << 50));
+  for (const auto& [gpu, memory] : session.memory) {
+    double part =
+        lacked > 0 ? lack(gpu, memory) / lacked : 1.0 / static_cast<double>(session.memory.size());
+    node_.usage.moved_in(gpu, static_cast<std::uint64_t>(bytes * part),
+                         not_after(now, loaded.start_ns), not_after(now, loaded.end_ns));
+  }
 }
 
 void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
   LeaseGang* gang = gang_of(session);
   if (gang == nullptr || loaded.epoch != session.granted || session.loaded) return;
   session.loaded = true;
+  count_loaded(session, loaded);
   for (auto& [gpu, memory] : session.memory) {
     memory.resident = node_.ledger.pageable(session.id, gpu);
     memory.host = 0;
@@ -291,7 +315,10 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
   memory->second.resident =
       untold ? before - std::min(before, evicted.freed_bytes) : evicted.resident_bytes;
   memory_event(*gang, gpu);
-  switches_.evicted(evicted, boot_now());
+  auto now = boot_now();
+  switches_.evicted(evicted, now);
+  node_.usage.moved_out(gpu, evicted.moved_bytes, not_after(now, evicted.start_ns),
+                        not_after(now, evicted.end_ns));
   auto eviction = gang->evictions.find(gpu);
   if (eviction == gang->evictions.end() || eviction->second.awaiting.erase(session.id) == 0) return;
   eviction->second.moved += static_cast<std::int64_t>(std::min(evicted.moved_bytes, 1ul << 50));
@@ -359,6 +386,7 @@ void Leases::update_activity(LeaseGang& gang, std::chrono::nanoseconds at) {
   events_.push_back(policy::ActivityEdge{gang.id, busy, at});
   if (busy == gang.busy) return;
   gang.busy = busy;
+  node_.usage.activity(static_cast<std::uint64_t>(gang.id), busy, at);
   if (busy) {
     switches_.busy(who(gang), at);
   } else {

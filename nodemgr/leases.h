@@ -97,6 +97,7 @@ class Leases {
   bool anyone_waits() const;
   void check_drained(LeaseGang& gang);
   void check_loaded(LeaseGang& gang);
+  void count_loaded(const Session& session, const wire::Loaded& loaded);
   void check_eviction(LeaseGang& gang, int gpu);
 
   void carry_out(const policy::Decision& decision);

@@ -237,6 +237,8 @@ void Leases::trace_decision(const policy::Decision& decision) {
 void Leases::trace_state(LeaseGang& gang, const char* state, const std::string& reason) {
   if (gang.traced_state == state) return;
   gang.traced_state = state;
+  node_.usage.state(gang.job->key, static_cast<std::uint64_t>(gang.id), state, gang.gpus,
+                    boot_now());
   node_.trace->add(TraceLease{id_text(gang.job->id), static_cast<std::uint64_t>(gang.id), state,
                               gang.epoch, gang.gpus, reason});
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "nodemgr/client.h"
+#include "nodemgr/clock.h"
 #include "nodemgr/event_loop.h"
 #include "nodemgr/gpu_probe.h"
 #include "nodemgr/journal.h"
@@ -18,6 +19,7 @@
 #include "nodemgr/shared_page.h"
 #include "nodemgr/slabs.h"
 #include "nodemgr/trace.h"
+#include "nodemgr/usage.h"
 
 /// What the daemon knows: jobs, their processes, GPUs, and the services that everything uses. One
 /// thread. The parts that act on it are admission.h, sessions.h, leases.h, recovery.h.
@@ -117,6 +119,7 @@ struct Node {
   std::map<SessionKey, std::unique_ptr<Session>> sessions;
 
   Ledger ledger;
+  Usage usage{boot_now()};
   std::unique_ptr<Slabs> slabs;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<TraceWriter> trace;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nodemgr/clock.h"
 #include "tests/unit/nodemgr/manager_fixture.h"
 
 namespace plexrl::nodemgr::test {
@@ -31,6 +32,7 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   evicted.freed_bytes = evict.bytes;
   evicted.moved_bytes = evict.bytes;
   evicted.resident_bytes = 700 * kMiB - evict.bytes;
+  evicted.start_ns = evicted.end_ns = static_cast<std::uint64_t>(boot_now().count());
   a.peer.send(Type::kEvicted, evicted, 0);
   pump();
   auto second = b.peer.expect<wire::Grant>(Type::kGrant);
@@ -39,9 +41,20 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   wire::Loaded loaded{};
   loaded.epoch = second.epoch;
   loaded.moved_bytes = 700 * kMiB;
+  loaded.start_ns = loaded.end_ns = static_cast<std::uint64_t>(boot_now().count());
   b.peer.send(Type::kLoaded, loaded, 0);
   pump();
   b.peer.expect<wire::LeaseRef>(Type::kRun);
+
+  nlohmann::json gpu = admin("gpus")["gpus"][0];
+  EXPECT_EQ(gpu["out_bytes"], evict.bytes);
+  EXPECT_EQ(gpu["in_bytes"], 700 * kMiB);
+  EXPECT_GT(gpu["out_bytes_s"], 0);
+  EXPECT_GT(gpu["in_bytes_s"], 0);
+  EXPECT_GT(gpu["duty_ratio"], 0);
+  nlohmann::json jobs = admin("jobs")["jobs"];
+  EXPECT_NEAR(jobs[0]["share_ratio"].get<double>() + jobs[1]["share_ratio"].get<double>(), 1, 0.01);
+  EXPECT_GT(jobs[1]["wait_s"], 0);
 }
 
 TEST_F(ManagerTest, AnEvictionThatCouldNotBeginFreesNothing) {
