@@ -6,17 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tools/trace/perfetto.pb.h"
+#include "tools/trace/perfetto_writer.h"
 #include "tools/trace/report_json.h"
 #include "tools/trace/summary.h"
 
 namespace plexrl::trace {
 namespace {
 
-namespace pf = plexrl::perfetto;
-
-constexpr std::uint32_t kSequence = 1;
-constexpr std::uint32_t kClockRealtime = 1, kClockBoottime = 6;
+using Track = PerfettoWriter::Track;
+using Arguments = PerfettoWriter::Arguments;
 
 struct NamedState {
   const char* state;
@@ -36,8 +34,8 @@ const char* shown_name(const std::string& state) {
   return nullptr;
 }
 
-bool is_holding(const std::string& state) {
-  return state == "running" || state == "loading" || state == "draining";
+void add_text(Arguments& arguments, const char* name, const std::string& text) {
+  if (!text.empty()) arguments.push_back({name, text});
 }
 
 class Exporter {
@@ -45,160 +43,220 @@ class Exporter {
   explicit Exporter(const Model& model) : model_(model) {}
 
   std::string run() {
-    add_clock();
-    const std::string suffix = model_.simulated ? " (simulated)" : "";
-    const std::string node = model_.node.empty() ? "node" : model_.node;
-    const auto gpus = add_track("GPUs of " + node + suffix, 0);
-    for (const Gpu& gpu : model_.gpus) add_gpu(gpu, gpus);
-    const auto jobs = add_track("Jobs on " + node + suffix, 0);
-    for (const Job& job : model_.jobs) add_job(job, jobs);
-    add_memory(jobs);
-    add_problems(jobs);
-    return trace_.SerializeAsString();
+    if (model_.realtime_at_0) {
+      writer_.add_clock(model_.start_ns, *model_.realtime_at_0 + model_.start_ns);
+    }
+    for (const Gpu& gpu : model_.gpus) add_gpu(gpu);
+    for (const Job& job : model_.jobs) add_job(job);
+    add_problems();
+    return writer_.str();
   }
 
  private:
   struct Held {
-    Slice slice;
-    const Gang* gang;  ///< null between two holders
+    std::int64_t start_ns, end_ns;
+    const Slice* slice;  ///< null between two holders
+    const Gang* gang;
   };
 
-  std::string gpu_slice_name(const Held& held) const {
-    if (!held.gang) return held.slice.state;
-    const std::string name = model_.job_name(held.gang->job_id);
-    const std::string state = shown_name(held.slice.state);
-    return state == "running" ? name : absl::StrCat(name, " (", state, ")");
+  void add_gpu(const Gpu& gpu) {
+    std::string name = absl::StrCat("GPU ", gpu.index);
+    if (!model_.node.empty()) absl::StrAppend(&name, " of ", model_.node);
+    if (!gpu.name.empty()) absl::StrAppend(&name, ": ", gpu.name);
+    if (gpu.simulated) name += " (simulated)";
+    const Track track = writer_.add_track(name);
+    for (const Held& held : holders_of(gpu)) add_held(track, held);
+    add_switches(gpu, track);
+    for (const Job& job : model_.jobs) add_memory(job, gpu, track);
   }
 
-  pf::TracePacket* add_packet() {
-    pf::TracePacket* packet = trace_.add_packet();
-    packet->set_trusted_packet_sequence_id(kSequence);
-    if (trace_.packet_size() == 1) packet->set_sequence_flags(1);
-    return packet;
-  }
-
-  void add_clock() {
-    pf::TracePacket* packet = add_packet();
-    if (!model_.realtime_at_0) return;
-    pf::ClockSnapshot* snapshot = packet->mutable_clock_snapshot();
-    const auto at = static_cast<std::uint64_t>(model_.start_ns);
-    packet->set_timestamp(at);
-    auto* boottime = snapshot->add_clocks();
-    boottime->set_clock_id(kClockBoottime);
-    boottime->set_timestamp(at);
-    auto* realtime = snapshot->add_clocks();
-    realtime->set_clock_id(kClockRealtime);
-    realtime->set_timestamp(static_cast<std::uint64_t>(*model_.realtime_at_0 + model_.start_ns));
-  }
-
-  std::uint64_t add_track(const std::string& name, std::uint64_t parent, bool is_counter = false) {
-    pf::TrackDescriptor* track = add_packet()->mutable_track_descriptor();
-    track->set_uuid(++last_track_);
-    track->set_name(name);
-    if (parent != 0) track->set_parent_uuid(parent);
-    if (is_counter) {
-      track->mutable_counter()->set_unit(pf::CounterDescriptor::UNIT_SIZE_BYTES);
-    }
-    return last_track_;
-  }
-
-  pf::TrackEvent* add_event(std::int64_t at, std::uint64_t track, pf::TrackEvent::Type type) {
-    pf::TracePacket* packet = add_packet();
-    packet->set_timestamp(static_cast<std::uint64_t>(at));
-    pf::TrackEvent* event = packet->mutable_track_event();
-    event->set_type(type);
-    event->set_track_uuid(track);
-    return event;
-  }
-
-  static void annotate(pf::TrackEvent* event, const std::string& name, const std::string& value) {
-    if (value.empty()) return;
-    pf::DebugAnnotation* annotation = event->add_debug_annotations();
-    annotation->set_name(name);
-    annotation->set_string_value(value);
-  }
-
-  void add_slice(std::uint64_t track, const std::string& name, const Gang* gang,
-                 const Slice& slice) {
-    pf::TrackEvent* begin = add_event(slice.start_ns, track, pf::TrackEvent::TYPE_SLICE_BEGIN);
-    begin->set_name(name);
-    begin->add_categories("plexrl");
-    annotate(begin, "state", slice.state);
-    if (gang) annotate(begin, "job", gang->job_id);
-    annotate(begin, "epoch", epoch_text(slice.generation, slice.counter));
-    annotate(begin, "reason", slice.reason);
-    add_event(slice.end_ns, track, pf::TrackEvent::TYPE_SLICE_END);
-  }
-
-  // What happened on the GPU: its holders, and the time between them when bytes moved out. A
-  // withdrawn gang may still drain while the next one loads, which Perfetto can't nest, so each
-  // slice is cut where the next begins.
-  void add_gpu(const Gpu& gpu, std::uint64_t parent) {
-    const auto track =
-        add_track(absl::StrCat("GPU ", gpu.index, gpu.name.empty() ? "" : " ", gpu.name), parent);
-    std::vector<Held> held;
+  // What happened on the GPU: who ran; else who was loading or draining, the one that loads first,
+  // as a withdrawn gang may still drain meanwhile; else whether bytes moved out. Perfetto's tracks
+  // hold one thing at a time, and so does the summary.
+  std::vector<Held> holders_of(const Gpu& gpu) const {
+    std::vector<Held> all;
     Pieces covered;
-    for (const Gang& gang : model_.gangs) {
-      for (const Slice& slice : gang.slices) {
-        if (!is_holding(slice.state) || ((slice.gpus_mask >> gpu.index) & 1) == 0) continue;
-        held.push_back({slice, &gang});
-        covered.emplace_back(slice.start_ns, slice.end_ns);
+    for (const char* state : {"running", "loading", "draining"}) {
+      std::vector<Held> held;
+      for (const Gang& gang : model_.gangs) {
+        for (const Slice& slice : gang.slices) {
+          if (slice.state != state || ((slice.gpus_mask >> gpu.index) & 1) == 0) continue;
+          held.push_back({slice.start_ns, slice.end_ns, &slice, &gang});
+        }
       }
+      lay_beneath(covered, std::move(held), all);
     }
-    for (const auto& [start, end] : subtract(switches_of(model_, gpu.index), merge(covered))) {
-      held.push_back({Slice{start, end, "switching", 0, 0, 0, ""}, nullptr});
+    std::vector<Held> switches;
+    for (const auto& [start, end] : switches_of(model_, gpu.index)) {
+      switches.push_back({start, end, nullptr, nullptr});
     }
-    std::stable_sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
-      return a.slice.start_ns < b.slice.start_ns;
-    });
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      Slice& slice = held[i].slice;
-      if (i + 1 < held.size()) {
-        slice.end_ns = std::min(slice.end_ns, held[i + 1].slice.start_ns);
-      }
-      if (slice.length_ns() > 0) add_slice(track, gpu_slice_name(held[i]), held[i].gang, slice);
-    }
+    lay_beneath(covered, std::move(switches), all);
+    sort_by_start(all);
+    return all;
   }
 
-  void add_job(const Job& job, std::uint64_t parent) {
-    for (const Gang* gang : model_.gangs_of(job.id)) {
-      const auto track =
-          add_track(model_.job_name(job.id) + " gang " + std::to_string(gang->id), parent);
-      for (const Slice& slice : gang->slices) {
-        if (const char* name = shown_name(slice.state)) add_slice(track, name, gang, slice);
-      }
-    }
+  static void sort_by_start(std::vector<Held>& held) {
+    std::stable_sort(held.begin(), held.end(),
+                     [](const Held& a, const Held& b) { return a.start_ns < b.start_ns; });
   }
 
-  void add_memory(std::uint64_t parent) {
-    std::map<std::pair<std::string, std::uint32_t>, std::uint64_t> tracks;
+  // Adds to `all` what of `held` is not covered, neither before nor by an earlier one of `held`.
+  static void lay_beneath(Pieces& covered, std::vector<Held> held, std::vector<Held>& all) {
+    sort_by_start(held);
+    Pieces pieces;
+    std::vector<const Held*> owners;
+    std::int64_t last_end = INT64_MIN;
+    for (const Held& one : held) {
+      const std::int64_t start = std::max(one.start_ns, last_end);
+      if (start >= one.end_ns) continue;
+      pieces.emplace_back(start, one.end_ns);
+      owners.push_back(&one);
+      last_end = one.end_ns;
+    }
+    std::size_t owner = 0;
+    for (const auto& [start, end] : subtract(pieces, covered)) {
+      while (pieces[owner].second <= start) ++owner;
+      all.push_back({start, end, owners[owner]->slice, owners[owner]->gang});
+    }
+    covered.insert(covered.end(), pieces.begin(), pieces.end());
+    covered = merge(std::move(covered));
+  }
+
+  void add_held(Track track, const Held& held) {
+    if (held.slice == nullptr) {
+      writer_.add_slice(track, "switching", held.start_ns, held.end_ns, {{"state", "switching"}});
+      return;
+    }
+    std::string name = model_.job_name(held.gang->job_id);
+    const std::string state = shown_name(held.slice->state);
+    if (state != "running") absl::StrAppend(&name, " (", state, ")");
+    writer_.add_slice(track, name, held.start_ns, held.end_ns,
+                      arguments_of(*held.slice, *held.gang));
+  }
+
+  static Arguments arguments_of(const Slice& slice, const Gang& gang) {
+    Arguments arguments{{"state", slice.state}, {"job", gang.job_id}};
+    add_text(arguments, "epoch", epoch_text(slice.generation, slice.counter));
+    add_text(arguments, "reason", slice.reason);
+    return arguments;
+  }
+
+  void add_memory(const Job& job, const Gpu& gpu, Track parent) {
+    const std::string name = model_.job_name(job.id);
+    Track resident = PerfettoWriter::kTop;
     for (const MemoryPoint& point : model_.memory) {
-      std::uint64_t& track = tracks[{point.job_id, point.gpu}];
-      if (track == 0) {
-        track = add_track("Resident bytes of " + model_.job_name(point.job_id) + " on GPU " +
-                              std::to_string(point.gpu),
-                          parent, /*is_counter=*/true);
+      if (point.job_id != job.id || point.gpu != gpu.index) continue;
+      if (resident == PerfettoWriter::kTop) {
+        resident = writer_.add_byte_counter("Resident bytes of " + name, parent);
       }
-      add_event(point.at_ns, track, pf::TrackEvent::TYPE_COUNTER)
-          ->set_counter_value(
-              static_cast<std::int64_t>(point.resident_bytes + point.unpageable_bytes));
+      writer_.add_value(resident, point.at_ns, point.resident_bytes + point.unpageable_bytes);
+    }
+    add_moved(job, gpu, "Bytes copied out of " + name, parent, /*out=*/true);
+    add_moved(job, gpu, "Bytes copied in for " + name, parent, /*out=*/false);
+  }
+
+  // How much was copied so far.
+  void add_moved(const Job& job, const Gpu& gpu, const std::string& name, Track parent, bool out) {
+    Track counter = PerfettoWriter::kTop;
+    std::uint64_t total = 0;
+    for (const auto& [at_ns, record] : model_.swaps) {
+      const std::string& moved_job = out ? record.out_job_id() : record.in_job_id();
+      const std::uint64_t bytes = out ? record.out_bytes() : record.in_bytes();
+      if (moved_job != job.id || record.gpu_index() != gpu.index || bytes == 0) continue;
+      if (counter == PerfettoWriter::kTop) {
+        counter = writer_.add_byte_counter(name, parent);
+        writer_.add_value(counter, std::min(job.start_ns, at_ns), 0);
+      }
+      writer_.add_value(counter, at_ns, total += bytes);
     }
   }
 
-  void add_problems(std::uint64_t parent) {
+  // From the decision to the moment at which the newcomer could run, cut where the next one begins
+  // before the last one is over.
+  void add_switches(const Gpu& gpu, Track parent) {
+    Track track = PerfettoWriter::kTop;
+    std::int64_t last_end = INT64_MIN;
+    for (const auto& [at_ns, record] : model_.swaps) {
+      if (record.gpu_index() != gpu.index) continue;
+      if (track == PerfettoWriter::kTop) track = writer_.add_track("Switches", parent);
+      const auto decided = static_cast<std::int64_t>(record.decided_at_ns());
+      const std::int64_t start = std::max(decided == 0 ? at_ns : decided, last_end);
+      if (start < at_ns) {
+        writer_.add_slice(track, switch_name(record), start, at_ns, arguments_of(record));
+      } else {
+        writer_.add_instant(track, switch_name(record), at_ns, arguments_of(record));
+      }
+      last_end = std::max(last_end, at_ns);
+    }
+  }
+
+  std::string switch_name(const SwitchRecord& record) const {
+    const auto name = [&](const std::string& id) { return id.empty() ? "-" : model_.job_name(id); };
+    return absl::StrCat(name(record.out_job_id()), " > ", name(record.in_job_id()));
+  }
+
+  static Arguments arguments_of(const SwitchRecord& record) {
+    Arguments arguments;
+    add_text(arguments, "reason", record.reason());
+    add_text(arguments, "out_job", record.out_job_id());
+    add_text(arguments, "in_job", record.in_job_id());
+    const std::array<std::pair<const char*, std::uint64_t>, 10> figures = {{
+        {"needed_bytes", record.needed_bytes()},
+        {"out_bytes", record.out_bytes()},
+        {"in_bytes", record.in_bytes()},
+        {"untouched_bytes", record.untouched_bytes()},
+        {"repeated_bytes", record.repeated_bytes()},
+        {"unchanged_bytes", record.unchanged_bytes()},
+        {"shared_bytes", record.shared_bytes()},
+        {"drain_ns", record.drain_ns()},
+        {"evict_ns", record.evict_ns()},
+        {"load_ns", record.load_ns()},
+    }};
+    for (const auto& [name, value] : figures) arguments.push_back({name, "", value});
+    return arguments;
+  }
+
+  void add_job(const Job& job) {
+    for (const Gang* gang : model_.gangs_of(job.id)) {
+      const Track track = writer_.add_track(absl::StrCat(
+          model_.job_name(job.id), " gang ", gang->id, model_.simulated ? " (simulated)" : ""));
+      for (const Slice& slice : gang->slices) {
+        if (const char* name = shown_name(slice.state)) {
+          writer_.add_slice(track, name, slice.start_ns, slice.end_ns, arguments_of(slice, *gang));
+        }
+      }
+      add_gaps(*gang, track);
+    }
+  }
+
+  void add_gaps(const Gang& gang, Track parent) {
+    Track track = PerfettoWriter::kTop;
+    std::int64_t last_end = INT64_MIN;
+    for (const Gap& gap : model_.gaps) {
+      if (gap.job_id != gang.job_id || gap.gang != gang.id) continue;
+      const std::int64_t start = std::max(gap.start_ns, last_end);
+      if (start >= gap.end_ns) continue;
+      if (track == PerfettoWriter::kTop) track = writer_.add_track("Gaps", parent);
+      std::string name = gap.cause.empty() ? "gap" : gap.cause;
+      if (gap.lent) name += ", GPU lent";
+      writer_.add_slice(track, name, start, gap.end_ns, {{"job", gang.job_id}});
+      last_end = gap.end_ns;
+    }
+  }
+
+  void add_problems() {
     if (model_.problems.empty()) return;
-    const auto track = add_track("Problems", parent);
+    const Track track = writer_.add_track("Problems");
     for (const Problem& problem : model_.problems) {
-      pf::TrackEvent* event = add_event(problem.at_ns, track, pf::TrackEvent::TYPE_INSTANT);
-      event->set_name(problem.record.what());
-      annotate(event, "job", problem.record.job_id());
-      annotate(event, "text", problem.record.text());
+      Arguments arguments;
+      add_text(arguments, "job", problem.record.job_id());
+      add_text(arguments, "text", problem.record.text());
+      writer_.add_instant(track, problem.record.what(), problem.at_ns, arguments);
     }
   }
 
   const Model& model_;
-  pf::Trace trace_;
-  std::uint64_t last_track_ = 0;
+  PerfettoWriter writer_;
 };
 
 }  // namespace

@@ -1,15 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <sstream>
 
 #include "tests/unit/tools/fake_trace.h"
 #include "tools/cli/table.h"
 #include "tools/trace/export_csv.h"
-#include "tools/trace/export_perfetto.h"
-#include "tools/trace/perfetto.pb.h"
-#include "tools/trace/summary.h"
 #include "tools/trace/timeline.h"
 
 namespace plexrl::trace {
@@ -73,63 +69,6 @@ TEST(Timeline, HasNoEscapesUnlessColourIsAskedFor) {
 
 TEST(Timeline, ATraceWithoutJobsIsDrawnToo) {
   EXPECT_THAT(draw_timeline(Model{}, {.from_ns = 0, .to_ns = 1}), HasSubstr("running"));
-}
-
-perfetto::Trace perfetto_of(const Model& model) {
-  perfetto::Trace trace;
-  EXPECT_TRUE(trace.ParseFromString(export_perfetto(model)));
-  return trace;
-}
-
-TEST(PerfettoExport, SlicesOfTheGangsAddUpToTheSummary) {
-  FakeTrace fake = one_job();
-  fake.lease("b", 2, "loading", 100, 1, 2).lease("b", 2, "running", 110, 1, 2);
-  fake.lease("b", 2, "draining", 130, 1, 2).lease("b", 2, "gone", 135);
-  const Model model = fake.model();
-  const auto trace = perfetto_of(model);
-  std::map<std::uint64_t, std::string> track_names;
-  std::map<std::string, std::int64_t> total;  // by track and slice name
-  std::map<std::uint64_t, std::pair<std::string, std::int64_t>> open;
-  for (const auto& packet : trace.packet()) {
-    if (packet.has_track_descriptor()) {
-      track_names[packet.track_descriptor().uuid()] = packet.track_descriptor().name();
-    }
-    const auto& event = packet.track_event();
-    const auto at = static_cast<std::int64_t>(packet.timestamp());
-    if (event.type() == perfetto::TrackEvent::TYPE_SLICE_BEGIN) {
-      EXPECT_EQ(open.count(event.track_uuid()), 0u);  // states never nest
-      open[event.track_uuid()] = {event.name(), at};
-    } else if (event.type() == perfetto::TrackEvent::TYPE_SLICE_END) {
-      const auto [name, start] = open.at(event.track_uuid());
-      total[track_names[event.track_uuid()] + "/" + name] += at - start;
-      open.erase(event.track_uuid());
-    }
-  }
-  EXPECT_TRUE(open.empty());
-  const Summary summary = summarize(model);
-  EXPECT_EQ(total["job-a gang 1/running"], summary.jobs[0].running_ns);
-  EXPECT_EQ(total["job-a gang 1/waiting"], summary.jobs[0].waiting_ns);
-  EXPECT_EQ(total["b gang 2/paging"], summary.jobs[1].paging_ns);
-  EXPECT_EQ(total["b gang 2/draining"], summary.jobs[1].draining_ns);
-  EXPECT_EQ(total["GPU 0 Model/job-a"], 50'000'000);
-  EXPECT_EQ(total["GPU 0 Model/b (paging)"], 10'000'000);
-}
-
-TEST(PerfettoExport, ResidentBytesAreACounterOfAllProcesses) {
-  FakeTrace fake = one_job();
-  fake.memory("a", 7, 10, 100).memory("a", 8, 20, 30).memory("a", 7, 30, 0);
-  std::vector<std::int64_t> values;
-  const auto trace = perfetto_of(fake.model());
-  for (const auto& packet : trace.packet()) {
-    if (packet.track_event().type() == perfetto::TrackEvent::TYPE_COUNTER) {
-      values.push_back(packet.track_event().counter_value());
-    }
-  }
-  EXPECT_THAT(values, ::testing::ElementsAre(100, 130, 30));
-}
-
-TEST(PerfettoExport, SaysThatTheGpuIsSimulated) {
-  EXPECT_THAT(export_perfetto(one_job().model()), HasSubstr("(simulated)"));
 }
 
 TEST(CsvExport, HasALineForEachSliceAndQuotesNames) {
