@@ -1,16 +1,20 @@
 #include "tools/run/group_witness.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 namespace plexrl::run {
 namespace {
+
+constexpr int kLookAgainMs = 100;
 
 std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
 
@@ -23,12 +27,15 @@ std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
   sigset_t all;
   sigfillset(&all);
   const int signals = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
+  const auto parent = static_cast<std::uint32_t>(getppid());
   char question;
   while (recv(0, &question, 1, 0) == 1) {
     std::uint64_t seen = 0;
     signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == sizeof info) {
-      seen |= bit(static_cast<int>(info.ssi_signo));
+      // plexrl-run's own is for the witness alone.
+      const bool is_ours = info.ssi_code == SI_USER && info.ssi_pid == parent;
+      if (!is_ours) seen |= bit(static_cast<int>(info.ssi_signo));
     }
     if (send(0, &seen, sizeof seen, MSG_NOSIGNAL) != sizeof seen) break;
   }
@@ -69,7 +76,20 @@ std::uint64_t GroupWitness::ask() {
   std::uint64_t seen = 0;
   const char question = '?';
   if (!socket_ || send(socket_.get(), &question, 1, MSG_NOSIGNAL) != 1) return 0;
+  await_answer();
   return recv(socket_.get(), &seen, sizeof seen, 0) == sizeof seen ? seen : 0;
+}
+
+void GroupWitness::await_answer() {
+  pollfd answer{socket_.get(), POLLIN, 0};
+  do {
+    siginfo_t info{};
+    const bool is_stopped =
+        waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == pid_;
+    if (is_stopped) kill(pid_, SIGCONT);
+    // Without an answer so far it may have been stopped since we looked.
+  } while (poll(&answer, 1, kLookAgainMs) == 0);
 }
 
 }  // namespace plexrl::run

@@ -16,7 +16,8 @@ namespace plexrl::run {
 /// The witness is a small child in the same group that blocks all signals and counts as "seen" what
 /// arrives. The kernel signals the members of a group from the newest to the oldest, so when
 /// plexrl-run has a group's signal its witness has it already. The witness holds no file of
-/// plexrl-run's and ends when plexrl-run does, however that ends.
+/// plexrl-run's and ends when plexrl-run does, however that ends. A SIGSTOP to the group stops it
+/// too; when plexrl-run has been continued alone and asks, it continues the witness.
 class GroupWitness {
  public:
   /// Forks the witness. To be called with all signals blocked, and before threads are started.
@@ -32,6 +33,8 @@ class GroupWitness {
 
  private:
   std::uint64_t ask();
+  /// Returns when an answer can be received or the witness has ended.
+  void await_answer();
 
   /// Signals that the group was sent and plexrl-run has not taken yet: bit n-1 for signal n.
   /// Several may be pending at once, and an answer of the witness covers them all.
