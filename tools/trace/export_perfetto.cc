@@ -40,7 +40,17 @@ void add_text(Arguments& arguments, const char* name, const std::string& text) {
 
 class Exporter {
  public:
-  explicit Exporter(const Model& model) : model_(model) {}
+  explicit Exporter(const Model& model) : model_(model) {
+    std::map<std::string, int> namesakes;
+    for (const Job& job : model.jobs) ++namesakes[model.job_name(job.id)];
+    for (const Job& job : model.jobs) {
+      std::string& label = labels_[job.id] = model.job_name(job.id);
+      if (namesakes[label] > 1) absl::StrAppend(&label, " (", job.id.substr(0, 8), ")");
+    }
+    for (const MemoryPoint& point : model.memory) {
+      memory_[{point.job_id, point.gpu}].push_back(&point);
+    }
+  }
 
   std::string run() {
     if (model_.realtime_at_0) {
@@ -58,6 +68,9 @@ class Exporter {
     const Slice* slice;  ///< null between two holders
     const Gang* gang;
   };
+
+  /// How the job is called: with its id where another one has its name.
+  const std::string& label_of(const std::string& job_id) const { return labels_.at(job_id); }
 
   void add_gpu(const Gpu& gpu) {
     std::string name = absl::StrCat("GPU ", gpu.index);
@@ -127,7 +140,7 @@ class Exporter {
       writer_.add_slice(track, "switching", held.start_ns, held.end_ns, {{"state", "switching"}});
       return;
     }
-    std::string name = model_.job_name(held.gang->job_id);
+    std::string name = label_of(held.gang->job_id);
     const std::string state = shown_name(held.slice->state);
     if (state != "running") absl::StrAppend(&name, " (", state, ")");
     writer_.add_slice(track, name, held.start_ns, held.end_ns,
@@ -142,14 +155,12 @@ class Exporter {
   }
 
   void add_memory(const Job& job, const Gpu& gpu, Track parent) {
-    const std::string name = model_.job_name(job.id);
-    Track resident = PerfettoWriter::kTop;
-    for (const MemoryPoint& point : model_.memory) {
-      if (point.job_id != job.id || point.gpu != gpu.index) continue;
-      if (resident == PerfettoWriter::kTop) {
-        resident = writer_.add_byte_counter("Resident bytes of " + name, parent);
+    const std::string& name = label_of(job.id);
+    if (const auto points = memory_.find({job.id, gpu.index}); points != memory_.end()) {
+      const Track resident = writer_.add_byte_counter("Resident bytes of " + name, parent);
+      for (const MemoryPoint* point : points->second) {
+        writer_.add_value(resident, point->at_ns, point->resident_bytes + point->unpageable_bytes);
       }
-      writer_.add_value(resident, point.at_ns, point.resident_bytes + point.unpageable_bytes);
     }
     add_moved(job, gpu, "Bytes copied out of " + name, parent, /*out=*/true);
     add_moved(job, gpu, "Bytes copied in for " + name, parent, /*out=*/false);
@@ -191,7 +202,10 @@ class Exporter {
   }
 
   std::string switch_name(const SwitchRecord& record) const {
-    const auto name = [&](const std::string& id) { return id.empty() ? "-" : model_.job_name(id); };
+    const auto name = [&](const std::string& id) {
+      const auto label = labels_.find(id);
+      return label == labels_.end() ? "-" : label->second;
+    };
     return absl::StrCat(name(record.out_job_id()), " > ", name(record.in_job_id()));
   }
 
@@ -218,8 +232,8 @@ class Exporter {
 
   void add_job(const Job& job) {
     for (const Gang* gang : model_.gangs_of(job.id)) {
-      const Track track = writer_.add_track(absl::StrCat(
-          model_.job_name(job.id), " gang ", gang->id, model_.simulated ? " (simulated)" : ""));
+      const Track track = writer_.add_track(absl::StrCat(label_of(job.id), " gang ", gang->id,
+                                                         model_.simulated ? " (simulated)" : ""));
       for (const Slice& slice : gang->slices) {
         if (const char* name = shown_name(slice.state)) {
           writer_.add_slice(track, name, slice.start_ns, slice.end_ns, arguments_of(slice, *gang));
@@ -257,6 +271,8 @@ class Exporter {
 
   const Model& model_;
   PerfettoWriter writer_;
+  std::map<std::string, std::string> labels_;  ///< of jobs, by id
+  std::map<std::pair<std::string, std::uint32_t>, std::vector<const MemoryPoint*>> memory_;
 };
 
 }  // namespace

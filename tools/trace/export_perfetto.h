@@ -21,7 +21,8 @@ namespace plexrl::trace {
 ///   their GPUs, why, and whether the GPUs were lent meanwhile;
 /// - problems, as instants.
 ///
-/// Slices have the job's id as argument `job`: names may be used twice.
+/// Slices have the job's id as argument `job`. Where two jobs have one name, it is followed by
+/// their ids.
 std::string export_perfetto(const Model& model);
 
 }  // namespace plexrl::trace

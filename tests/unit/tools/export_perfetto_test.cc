@@ -116,6 +116,21 @@ TEST(PerfettoExport, HasTracksForGpusAndGangs) {
                   "job-b gang 2 (simulated)"));
 }
 
+TEST(PerfettoExport, JobsOfOneNameAreToldApart) {
+  FakeTrace fake;
+  fake.gpu(0);
+  for (const char* id : {"0123456789", "abcdef0123"}) {
+    SessionRecord* session = fake.add(0)->mutable_session();
+    session->set_event(SessionRecord::JOB_ADMITTED);
+    session->set_job_id(id);
+    session->set_job_name("train");
+    fake.memory(id, 1, 1, 5);
+  }
+  EXPECT_THAT(Loaded(fake.model()).tracks,
+              IsSupersetOf({"GPU 0 of n1: Model (simulated)/Resident bytes of train (01234567)",
+                            "GPU 0 of n1: Model (simulated)/Resident bytes of train (abcdef01)"}));
+}
+
 TEST(PerfettoExport, SlicesOfTheGangsAddUpToTheSummary) {
   const Model model = two_jobs().model();
   const Loaded loaded(model);
