@@ -18,8 +18,12 @@ endif()
 
 add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers -fno-omit-frame-pointer)
 if(PLEXRL_SANITIZE)
-  add_compile_options(-fsanitize=${PLEXRL_SANITIZE} -fno-sanitize-recover=undefined)
+  # Lines for the reports, and no more optimisation than makes up for the checks: such a build takes half the time.
+  add_compile_options(-fsanitize=${PLEXRL_SANITIZE} -fno-sanitize-recover=undefined -O1 -g1)
   add_link_options(-fsanitize=${PLEXRL_SANITIZE})
+  if(PLEXRL_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    add_compile_options(-Wno-tsan)  # fences, which it doesn't model; what they order is atomic anyway
+  endif()
 endif()
 
 # Usable in place: build/<preset>/bin and build/<preset>/lib/plexrl mirror the installed tree.
