@@ -164,7 +164,10 @@ std::uint64_t LeaseKeeper::step_none() {
   if (parts_.gate.waiters() != 0) want_lease();
   if (quiet_.load(std::memory_order_relaxed)) return kForever;
   // The lease ended without a drain of ours: nothing may be moved before all is at rest.
-  if (look().finished) quiet_.store(true, std::memory_order_release);
+  if (look().finished) {
+    parts_.pager.finish_loads(&load_figures_);
+    quiet_.store(true, std::memory_order_release);
+  }
   return kShortestRetryNs;
 }
 
@@ -305,6 +308,7 @@ std::uint64_t LeaseKeeper::step_draining() {
     case Drain::State::kDrained:
       break;
   }
+  parts_.pager.finish_loads(&load_figures_);  // what the lease lacked may have been on its way
   quiet_.store(true, std::memory_order_release);
   wire::Drained drained{};
   drained.epoch = epoch_;

@@ -57,8 +57,12 @@ class Pager {
     bool failed = false;  ///< some chunk had to stay
   };
 
-  /// Loads the next run of missing chunks of `device`; kDone when none is missing or in flight.
+  /// Loads the next run of missing chunks of `device`; kDone when none is missing or in flight,
+  /// kNoMemory with none in flight either.
   Progress load_step(CUdevice device, LoadFigures* figures);
+
+  /// Waits for the copies of a load that is not gone on with: the lease is about to end.
+  void finish_loads(LoadFigures* figures);
 
   /// Moves out at least `bytes`, or all there is.
   EvictFigures evict(CUdevice device, std::uint64_t bytes);
@@ -97,6 +101,7 @@ class Pager {
   bool issue(Lane& lane, InFlight move);
 
   // Loading.
+  Progress load_run(CUdevice device, Lane& lane, LoadFigures* figures);
   /// Creates and maps chunks of the claim until one fails, gives access to them all, shortens the
   /// claim to those that are ready and settles the others as they were.
   void prepare(RangeTable::Claim* claim, LoadFigures* figures);

@@ -27,6 +27,15 @@ Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
   }
   const RelaxedCapture relaxed;
   const PushedContext pushed(lane.context);
+  const Progress progress = load_run(device, lane, figures);
+  // The lease may have to end before there is memory for the rest: nothing stays on its way.
+  while (progress == Progress::kNoMemory && !lane.in_flight.empty()) {
+    settle_oldest_load(lane, figures);
+  }
+  return progress;
+}
+
+Pager::Progress Pager::load_run(CUdevice device, Lane& lane, LoadFigures* figures) {
   auto claim = ranges_.claim_missing(device, kRunChunks);
   if (!claim) {
     if (lane.in_flight.empty()) return Progress::kDone;
@@ -34,16 +43,23 @@ Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
   }
   const std::size_t wanted = claim->count;
   prepare(&*claim, figures);
-  if (claim->count == 0) {
-    while (!lane.in_flight.empty()) settle_oldest_load(lane, figures);
-    return Progress::kNoMemory;
-  }
+  if (claim->count == 0) return Progress::kNoMemory;
   const bool complete = claim->count == wanted;
   Progress progress = copy_in(lane, *claim, figures);
   while (progress == Progress::kMore && lane.in_flight_bytes > kWindowBytes) {
     progress = settle_oldest_load(lane, figures);
   }
   return complete ? progress : Progress::kNoMemory;
+}
+
+void Pager::finish_loads(LoadFigures* figures) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [device, lane] : lanes_) {
+    if (lane.in_flight.empty()) continue;
+    const RelaxedCapture relaxed;
+    const PushedContext pushed(lane.context);
+    while (!lane.in_flight.empty()) settle_oldest_load(lane, figures);
+  }
 }
 
 void Pager::prepare(RangeTable::Claim* claim, LoadFigures* figures) {

@@ -183,6 +183,34 @@ TEST_F(PagerTest, OutOfMemoryWhileLoadingIsTriedAgain) {
   EXPECT_EQ(table_.totals(0).resident, range->mapped_bytes);
 }
 
+TEST_F(PagerTest, NothingIsOnItsWayWhenMemoryLacks) {
+  const Range* range = allocate(40 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(40 * kMiB, 3);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  pager_.evict(0, ~std::uint64_t{0});
+  const auto neighbour = driver_.hbm_bytes;
+  driver_.hbm_bytes = 20 * kMiB;  // less than the first run of chunks
+  EXPECT_EQ(pager_.load_step(0, &figures_), Pager::Progress::kNoMemory);
+  EXPECT_EQ(table_.totals(0).moving, 0u);
+  EXPECT_EQ(table_.totals(0).resident, 20 * kMiB);
+  driver_.hbm_bytes = neighbour;
+  load_all();
+  expect_bytes(range, bytes);
+}
+
+TEST_F(PagerTest, ALoadThatIsNotGoneOnWithCanBeFinished) {
+  allocate(40 * kMiB);
+  load_all();
+  open_gate();
+  pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(pager_.load_step(0, &figures_), Pager::Progress::kMore);
+  EXPECT_NE(table_.totals(0).moving, 0u);
+  pager_.finish_loads(&figures_);
+  EXPECT_EQ(table_.totals(0).moving, 0u);
+}
+
 struct Failure {
   const char* call;
   int nth;
