@@ -52,7 +52,9 @@ struct Job {
 /// A process's memory on one GPU, as it reported it. The charged figures are the ledger's.
 struct SessionMemory {
   std::uint64_t resident = 0, host = 0, unbacked = 0;
-  std::array<std::uint64_t, wire::kMemoryKinds> kinds{};
+  std::array<std::uint64_t, wire::kMemoryKinds> kinds{};  ///< the driver's own; [0] all pageable
+  /// What is pageable by kind; none from a process of an older version, which has kAlloc only.
+  std::optional<wire::Kinds> pageable;
 };
 
 /// One CUDA process of a job.

@@ -37,6 +37,8 @@ void Sessions::message(Client& client, const Packet& packet) {
       return uncharge(session, packet);
     case wire::Type::kMemoryReport:
       return memory_report(session, packet);
+    case wire::Type::kKinds:
+      return kinds(session, packet);
     case wire::Type::kSlabRequest:
       return slab_request(session, packet);
     case wire::Type::kSlabReturn:
@@ -140,6 +142,17 @@ void Sessions::memory_report(Session& session, const Packet& packet) {
   node_.trace->add(TraceMemory{id_text(session.job->id), session.id, session.gang, gpu,
                                memory.resident, memory.host, memory.unbacked,
                                node_.ledger.unpageable(session.id, gpu)});
+}
+
+void Sessions::kinds(Session& session, const Packet& packet) {
+  wire::Kinds body{};
+  bool good = packet.read(body) && has_gpu(session, body.gpu);
+  for (const auto& kind : body.kinds) {
+    good = good && kind.resident_bytes <= kMaxBytes && kind.host_bytes <= kMaxBytes &&
+           kind.unbacked_bytes <= kMaxBytes && kind.pinned_bytes <= kind.resident_bytes;
+  }
+  if (!good) return malformed(session, packet, "kKinds: wrong size, GPU or figure");
+  session.memory[static_cast<int>(body.gpu)].pageable = body;
 }
 
 void Sessions::slab_request(Session& session, const Packet& packet) {

@@ -43,6 +43,7 @@ class Sessions {
   void charge(Session& session, const Packet& packet);
   void uncharge(Session& session, const Packet& packet);
   void memory_report(Session& session, const Packet& packet);
+  void kinds(Session& session, const Packet& packet);
   void slab_request(Session& session, const Packet& packet);
   void slab_return(Session& session, const Packet& packet);
   void resume_state(Session& session, const Packet& packet);

@@ -52,6 +52,7 @@ CUresult end_context(CUcontext context, End end, IsAlive is_alive) {
   const auto device = contexts().device_of(context);
   contexts().remove(context);
   process->pager.leave_context(context).unlock();
+  process->pools.context_ends(context);
   gate.enter_giving_back();
   CUresult result = CUDA_SUCCESS;
   bool survives = false;
@@ -63,6 +64,7 @@ CUresult end_context(CUcontext context, End end, IsAlive is_alive) {
     if (!survives) activity().context_ends(context);
   }
   gate.leave();
+  process->pools.context_ended(context, survives);
   if (survives) {
     if (device) contexts().add(context, *device);
   } else {

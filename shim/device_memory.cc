@@ -12,7 +12,8 @@ namespace plexrl::shim {
 
 CUresult DeviceMemory::allocate(CUdevice device, CUcontext context, std::size_t bytes,
                                 std::uint64_t* out) {
-  if (bytes >= Suballocator::kLargeBytes) return add_range(device, context, bytes, false, out);
+  if (bytes >= Suballocator::kLargeBytes)
+    return add_range(device, context, bytes, false, wire::MemoryKind::kAlloc, out);
   while (true) {
     {
       const std::lock_guard lock(mutex_);
@@ -23,7 +24,8 @@ CUresult DeviceMemory::allocate(CUdevice device, CUcontext context, std::size_t 
       }
     }
     std::uint64_t block = 0;
-    const CUresult result = add_range(device, context, Suballocator::kBlockBytes, true, &block);
+    const CUresult result = add_range(device, context, Suballocator::kBlockBytes, true,
+                                      wire::MemoryKind::kAlloc, &block);
     if (result != CUDA_SUCCESS) return result;
     const std::lock_guard lock(mutex_);
     small_[context].add_block(block);
@@ -31,14 +33,15 @@ CUresult DeviceMemory::allocate(CUdevice device, CUcontext context, std::size_t 
 }
 
 CUresult DeviceMemory::add_range(CUdevice device, CUcontext context, std::size_t bytes,
-                                 bool is_shared_block, std::uint64_t* start) {
+                                 bool is_shared_block, wire::MemoryKind kind,
+                                 std::uint64_t* start) {
   // A size near 2^64 would wrap when rounded up.
   if (bytes > std::size_t{1} << 47) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::size_t mapped = ranges_.mapped_size(bytes);
   if (!devices_.charge(device, mapped, false)) return CUDA_ERROR_OUT_OF_MEMORY;
   PLEXRL_FAULT_POINT("alloc.charged");
   Range* range = nullptr;
-  const CUresult result = ranges_.reserve(device, context, bytes, is_shared_block, &range);
+  const CUresult result = ranges_.reserve(device, context, bytes, is_shared_block, &range, kind);
   if (result != CUDA_SUCCESS) {
     devices_.uncharge(device, mapped, false);
     return result;
@@ -57,9 +60,14 @@ CUresult DeviceMemory::add_range(CUdevice device, CUcontext context, std::size_t
   return CUDA_SUCCESS;
 }
 
+CUresult DeviceMemory::take_range(CUdevice device, std::size_t bytes, wire::MemoryKind kind,
+                                  std::uint64_t* start) {
+  return add_range(device, nullptr, bytes, false, kind, start);
+}
+
 std::optional<DeviceMemory::Allocation> DeviceMemory::find(std::uint64_t address) {
   const auto range = ranges_.describe(address);
-  if (!range) return std::nullopt;
+  if (!range || range->kind != wire::MemoryKind::kAlloc) return std::nullopt;
   if (!range->is_shared_block) {
     return Allocation{range->start, range->bytes, range->device, range->context,
                       range->identifier << 32};
@@ -80,7 +88,10 @@ std::optional<CUresult> DeviceMemory::free(std::uint64_t address) {
   const CUresult result = wait_for_outstanding(allocation->context, &deferred);
   if (deferred) {
     const std::lock_guard lock(mutex_);
-    if (std::find(deferred_.begin(), deferred_.end(), address) != deferred_.end()) {
+    const auto is_in = [&](const std::vector<std::uint64_t>& freed) {
+      return std::find(freed.begin(), freed.end(), address) != freed.end();
+    };
+    if (is_in(deferred_) || is_in(ready_)) {
       return CUDA_ERROR_INVALID_VALUE;  // freed twice
     }
     deferred_.push_back(address);
@@ -107,17 +118,17 @@ CUresult DeviceMemory::wait_for_outstanding(CUcontext context, bool* deferred) {
 void DeviceMemory::release_now(std::uint64_t address) {
   const auto range = ranges_.describe(address);
   if (!range) return;
-  if (!range->is_shared_block) return release_range(range->start, range->device);
+  if (!range->is_shared_block) return drop_range(range->start, range->device);
   std::optional<std::uint64_t> empty_block;
   {
     const std::lock_guard lock(mutex_);
     bool found = false;
     empty_block = small_[range->context].free(address, &found);
   }
-  if (empty_block) release_range(*empty_block, range->device);
+  if (empty_block) drop_range(*empty_block, range->device);
 }
 
-void DeviceMemory::release_range(std::uint64_t start, CUdevice device) {
+void DeviceMemory::drop_range(std::uint64_t start, CUdevice device) {
   std::size_t freed = 0;
   auto range = ranges_.remove(start, &freed);
   if (range) pager_.release(std::move(range));
@@ -127,7 +138,7 @@ void DeviceMemory::release_range(std::uint64_t start, CUdevice device) {
 void DeviceMemory::context_ended(CUcontext context) {
   for (const std::uint64_t start : ranges_.starts_of(context)) {
     const auto range = ranges_.describe(start);
-    if (range) release_range(start, range->device);
+    if (range) drop_range(start, range->device);
   }
   const std::lock_guard lock(mutex_);
   small_.erase(context);
@@ -137,7 +148,8 @@ void DeviceMemory::release_deferred() {
   std::vector<std::uint64_t> ready;
   {
     const std::lock_guard lock(mutex_);
-    ready.swap(deferred_);
+    ready.swap(ready_);
+    ready_.swap(deferred_);
   }
   for (const std::uint64_t address : ready) release_now(address);
   if (!ready.empty()) hooks_.freed();

@@ -49,24 +49,43 @@ class DeviceMemory {
     std::uint64_t start;
     std::size_t bytes;
     CUdevice device;
-    CUcontext context;
-    std::uint64_t identifier;
+    CUcontext context;         ///< null: of no context
+    std::uint64_t identifier;  ///< unique in this process, never reused
+    CUmemoryPool pool = nullptr;
   };
   /// The allocation that `address` lies in.
   std::optional<Allocation> find(std::uint64_t address);
 
+  // For what builds on ranges: pools and the job's own handles.
+
+  /// A charged range of `kind`, backed at once where the gate is open, else with the next grant.
+  /// Belongs to no context. Errors: as allocate.
+  CUresult take_range(CUdevice device, std::size_t bytes, wire::MemoryKind kind,
+                      std::uint64_t* start);
+  /// Gives it back at once: nothing may use it any more.
+  void drop_range(std::uint64_t start, CUdevice device);
+  /// Access of devices beside its own, now and whenever it is backed again.
+  CUresult set_access(std::uint64_t start, const std::vector<CUmemAccessDesc>& access) {
+    return pager_.set_range_access(start, access);
+  }
+  /// What a range of `bytes` takes.
+  std::size_t mapped_size(std::size_t bytes) const { return ranges_.mapped_size(bytes); }
+  /// As cuMemFree does, unless nothing can be running. `*deferred`: a capture is in progress, which
+  /// to wait would break.
+  CUresult wait_for_outstanding(CUcontext context, bool* deferred);
+
   /// After `context` has been destroyed: its allocations went with it.
   void context_ended(CUcontext context);
 
-  /// Nothing is outstanding and no capture is in progress: what had to wait for that is freed.
+  /// Nothing is outstanding and no capture is in progress: what had to wait for that is freed. What
+  /// was freed since the call before stays until the next: it may have been used after the look
+  /// that this call comes from.
   void release_deferred();
 
  private:
   CUresult add_range(CUdevice device, CUcontext context, std::size_t bytes, bool is_shared_block,
-                     std::uint64_t* start);
+                     wire::MemoryKind kind, std::uint64_t* start);
   void release_now(std::uint64_t address);
-  void release_range(std::uint64_t start, CUdevice device);
-  CUresult wait_for_outstanding(CUcontext context, bool* deferred);
 
   RangeTable& ranges_;
   Pager& pager_;
@@ -74,7 +93,8 @@ class DeviceMemory {
   Hooks hooks_;
   std::mutex mutex_;
   std::map<CUcontext, Suballocator> small_;
-  std::vector<std::uint64_t> deferred_;
+  std::vector<std::uint64_t> deferred_;  ///< freed since the last release_deferred
+  std::vector<std::uint64_t> ready_;     ///< … and those before it
 };
 
 }  // namespace plexrl::shim

@@ -286,6 +286,7 @@ std::uint64_t LeaseKeeper::watch_idleness() {
     return watch_.pause_ns(boottime_ns());
   }
   edge(false, *idle_since);
+  parts_.on_rest();
   return kForever;
 }
 
@@ -310,6 +311,8 @@ std::uint64_t LeaseKeeper::step_draining() {
   }
   parts_.pager.finish_loads(&load_figures_);  // what the lease lacked may have been on its way
   quiet_.store(true, std::memory_order_release);
+  parts_.on_quiet();  // with the gate closed nothing can have been submitted since the look
+  parts_.on_rest();
   wire::Drained drained{};
   drained.epoch = epoch_;
   drained.attempt = attempt_;

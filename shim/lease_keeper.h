@@ -45,6 +45,8 @@ class LeaseKeeper {
     Activity& activity;
     /// Called when nothing is outstanding.
     std::function<void()> on_quiet;
+    /// Called when the process has come to rest: idle, or drained.
+    std::function<void()> on_rest;
   };
 
   explicit LeaseKeeper(Parts parts) : parts_(std::move(parts)) {}

@@ -1,5 +1,6 @@
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "shim/counted.h"
 #include "shim/gate.h"
 #include "shim/guarded.h"
 #include "shim/log.h"
@@ -16,7 +17,7 @@ constexpr std::size_t kPitchAlignment = 512;
 
 bool is_ours(std::uint64_t address) {
   Process* const process = Process::started();
-  return process != nullptr && process->memory.find(address).has_value();
+  return process != nullptr && process->find(address).has_value();
 }
 
 /// Memory that passed through when it was allocated and is given back by cuMemFree[Async].
@@ -27,23 +28,6 @@ wire::MemoryKind forget_counted(Process& process, std::uint64_t address, Unpagea
     if (entry->bytes != 0) return kind;
   }
   return wire::MemoryKind::kOther;
-}
-
-template <typename Call>
-CUresult free_counted(std::uint64_t address, Call call) {
-  Process* const process = Process::started();
-  if (process == nullptr) return call();
-  Unpageable::Entry entry;
-  const wire::MemoryKind kind = forget_counted(*process, address, &entry);
-  const CUresult result = call();
-  if (entry.bytes == 0) return result;
-  if (result != CUDA_SUCCESS) {
-    process->unpageable.add(kind, address, entry);
-  } else if (kind != wire::MemoryKind::kManaged) {
-    process->devices.uncharge(entry.device, entry.bytes, true);
-    process->agent.notify();
-  }
-  return result;
 }
 
 /// A device without virtual memory management: the driver allocates, we count.
@@ -75,6 +59,22 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
 }
 
 }  // namespace
+
+CUresult free_counted(std::uint64_t address, CUresult (*call)(void*), void* argument) {
+  Process* const process = Process::started();
+  if (process == nullptr) return call(argument);
+  Unpageable::Entry entry;
+  const wire::MemoryKind kind = forget_counted(*process, address, &entry);
+  const CUresult result = call(argument);
+  if (entry.bytes == 0) return result;
+  if (result != CUDA_SUCCESS) {
+    process->unpageable.add(kind, address, entry);
+  } else if (kind != wire::MemoryKind::kManaged) {
+    process->devices.uncharge(entry.device, entry.bytes, true);
+    process->agent.notify();
+  }
+  return result;
+}
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) noexcept {
   return guarded([&] { return allocate(dptr, bytesize); });
@@ -116,21 +116,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   return guarded([&] {
     if (Process* const process = Process::started()) {
-      const auto result = process->memory.free(dptr);
-      if (result) return *result;
+      if (const auto result = process->memory.free(dptr)) return *result;
+      if (const auto current = current_context()) {
+        if (const auto result = process->pools.free_now(dptr, current->context)) return *result;
+      }
     }
     return free_counted(dptr, [&] { return driver.cuMemFree_v2(dptr); });
-  });
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) noexcept {
-  return guarded(
-      [&] { return free_counted(dptr, [&] { return driver.cuMemFreeAsync(dptr, hStream); }); });
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) noexcept {
-  return guarded([&] {
-    return free_counted(dptr, [&] { return driver.cuMemFreeAsync_ptsz(dptr, hStream); });
   });
 }
 

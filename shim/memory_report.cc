@@ -24,21 +24,37 @@ wire::MemoryReport MemoryReporter::compose(const Devices::Attached& attached) co
   return report;
 }
 
+wire::Kinds MemoryReporter::compose_kinds(const Devices::Attached& attached) const {
+  wire::Kinds kinds{};
+  kinds.gpu = attached.gpu;
+  for (int kind = 0; kind < wire::kMemoryKinds; ++kind) {
+    const RangeTable::Totals totals =
+        ranges_.totals(attached.device, static_cast<wire::MemoryKind>(kind));
+    kinds.kinds[kind] = {totals.resident + totals.moving, totals.host, totals.unbacked, 0};
+  }
+  return kinds;
+}
+
 std::uint64_t MemoryReporter::step(std::uint64_t now_ns) {
   std::uint64_t due = ~std::uint64_t{0};
   for (const Devices::Attached& attached : devices_.all()) {
     const wire::MemoryReport report = compose(attached);
+    const wire::Kinds kinds = compose_kinds(attached);
     const auto it = sent_.find(attached.device);
     if (it != sent_.end()) {
-      if (std::memcmp(&it->second.report, &report, sizeof report) == 0) continue;
+      if (std::memcmp(&it->second.report, &report, sizeof report) == 0 &&
+          std::memcmp(&it->second.kinds, &kinds, sizeof kinds) == 0) {
+        continue;
+      }
       const std::uint64_t since = now_ns - it->second.at_ns;
       if (since < kShortestGapNs) {
         due = std::min(due, kShortestGapNs - since);
         continue;
       }
     }
-    if (client_.connection().send(wire::Type::kMemoryReport, report)) {
-      sent_[attached.device] = {report, now_ns};
+    if (client_.connection().send(wire::Type::kMemoryReport, report) &&
+        client_.connection().send(wire::Type::kKinds, kinds)) {
+      sent_[attached.device] = {report, kinds, now_ns};
     }
   }
   return due;

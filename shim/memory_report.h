@@ -27,9 +27,11 @@ class MemoryReporter {
  private:
   struct Sent {
     wire::MemoryReport report;
+    wire::Kinds kinds;
     std::uint64_t at_ns;
   };
   wire::MemoryReport compose(const Devices::Attached& attached) const;
+  wire::Kinds compose_kinds(const Devices::Attached& attached) const;
 
   Client& client_;
   Devices& devices_;

@@ -134,17 +134,19 @@ CUmemAllocationProp Pager::properties(CUdevice device) {
   return properties_.emplace(device, prop).first->second;
 }
 
-CUresult Pager::set_access(CUdevice device, std::uint64_t start, std::size_t bytes) {
+CUresult Pager::set_access(const Range& range, std::uint64_t start, std::size_t bytes) {
+  const CUdevice device = range.device;
   std::vector<CUmemAccessDesc> access;
   const auto add = [&](CUdevice who) {
     access.push_back({{CU_MEM_LOCATION_TYPE_DEVICE, {who}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
   };
   add(device);
-  {
+  if (range.kind == wire::MemoryKind::kAlloc) {
     const std::lock_guard lock(devices_mutex_);
     const auto it = peers_.find(device);
     if (it != peers_.end()) std::for_each(it->second.begin(), it->second.end(), add);
   }
+  access.insert(access.end(), range.access.begin(), range.access.end());
   return driver.cuMemSetAccess(start, bytes, access.data(), access.size());
 }
 
@@ -156,7 +158,39 @@ void Pager::add_peer(CUdevice device, CUdevice peer) {
     if (std::find(peers.begin(), peers.end(), peer) != peers.end()) return;
     peers.push_back(peer);
   }
-  for (const auto& [start, bytes] : ranges_.resident_runs(device)) set_access(device, start, bytes);
+  for (const std::uint64_t start : ranges_.starts_on(device)) {
+    if (auto claim = ranges_.claim_all(start)) {
+      apply_access(*claim);
+      settle_back(*claim, 0);
+    }
+  }
+}
+
+CUresult Pager::set_range_access(std::uint64_t start, const std::vector<CUmemAccessDesc>& access) {
+  auto claim = ranges_.claim_all(start);
+  if (!claim) return CUDA_ERROR_INVALID_VALUE;
+  claim->range->access = access;
+  const CUresult result = apply_access(*claim);
+  settle_back(*claim, 0);
+  return result;
+}
+
+/// For what is mapped; the rest gets its access when it is.
+CUresult Pager::apply_access(const RangeTable::Claim& claim) {
+  const RelaxedCapture relaxed;
+  CUresult result = CUDA_SUCCESS;
+  const auto& chunks = claim.range->chunks;
+  for (std::size_t i = 0; i < claim.count; ++i) {
+    if (claim.came_from[i] != ChunkState::kResident) continue;
+    const std::size_t first = i;
+    std::size_t bytes = 0;
+    for (; i < claim.count && claim.came_from[i] == ChunkState::kResident; ++i) {
+      bytes += chunks[i].bytes;
+    }
+    const CUresult set = set_access(*claim.range, claim.range->start + chunks[first].offset, bytes);
+    if (set != CUDA_SUCCESS) result = set;
+  }
+  return result;
 }
 
 bool Pager::back_now(const Range* range) {

@@ -74,6 +74,10 @@ class Pager {
   /// Unmaps and releases a range that RangeTable::remove or settle handed out, and its host copy.
   void release(std::unique_ptr<Range> range);
 
+  /// Access of devices beside its own to the range that begins at `start`, now and whenever it is
+  /// backed again. Waits for moves in flight. Errors: the driver's; INVALID_VALUE without a range.
+  CUresult set_range_access(std::uint64_t start, const std::vector<CUmemAccessDesc>& access);
+
   /// Before `context` may end: takes the pager's stream and registrations off it. The pager stays
   /// out of every context until the returned lock is let go.
   [[nodiscard]] std::unique_lock<std::mutex> leave_context(CUcontext context);
@@ -121,7 +125,8 @@ class Pager {
   void settle_all(const RangeTable::Claim& claim, ChunkState state);
   void settle_back(const RangeTable::Claim& claim, std::size_t from);
   CUmemAllocationProp properties(CUdevice device);
-  CUresult set_access(CUdevice device, std::uint64_t start, std::size_t bytes);
+  CUresult set_access(const Range& range, std::uint64_t start, std::size_t bytes);
+  CUresult apply_access(const RangeTable::Claim& claim);
 
   RangeTable& ranges_;
   HostStore& store_;

@@ -86,7 +86,7 @@ void Pager::prepare(RangeTable::Claim* claim, LoadFigures* figures) {
   PLEXRL_FAULT_POINT("load.mapped");
   if (ready != 0) {
     const AddElapsed map(&figures->map_ns);
-    const CUresult access = set_access(range.device, claim->start(), bytes);
+    const CUresult access = set_access(range, claim->start(), bytes);
     if (access != CUDA_SUCCESS) {
       result = access;
       unmap(*claim, 0, ready);

@@ -119,10 +119,20 @@ Process::Process(Identity identity, Client::Dial dial)
       store(&client),
       pager(ranges(), store, contexts()),
       memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent}),
+      pools(memory, devices, &nothing_runs),
       keeper({client, devices, ranges(), pager, gate, activity(),
-              [this] { memory.release_deferred(); }}),
+              [this] {
+                memory.release_deferred();
+                pools.all_finished();
+              },
+              [this] { pools.at_rest(); }}),
       reporter(client, devices, ranges(), unpageable),
       agent({client, devices, keeper, reporter, ranges()}) {}
+
+std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
+  if (const auto found = memory.find(address)) return found;
+  return pools.find(address);
+}
 
 Client::Handshake Process::join(wire::Error* why) {
   const Client::Handshake handshake = client.connect(nullptr, why);

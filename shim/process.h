@@ -9,6 +9,7 @@
 #include "shim/lease_keeper.h"
 #include "shim/memory_report.h"
 #include "shim/pager.h"
+#include "shim/pools.h"
 #include "shim/unpageable.h"
 
 namespace plexrl::shim {
@@ -33,6 +34,9 @@ class Process {
   /// Notes a living context and attaches its device.
   Devices::Attach use(CUcontext context, CUdevice device);
 
+  /// The allocation of ours that `address` lies in, of whatever kind.
+  std::optional<DeviceMemory::Allocation> find(std::uint64_t address);
+
   Process(Identity identity, Client::Dial dial);
 
   /// Asks the manager once and, when admitted, becomes the shared process of this process, with its
@@ -47,6 +51,7 @@ class Process {
   Pager pager;
   Unpageable unpageable;
   DeviceMemory memory;
+  Pools pools;
   LeaseKeeper keeper;
   MemoryReporter reporter;
   Agent agent;

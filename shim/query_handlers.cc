@@ -14,7 +14,7 @@ namespace {
 
 std::optional<DeviceMemory::Allocation> find(CUdeviceptr address) {
   Process* const process = Process::started();
-  return process == nullptr ? std::nullopt : process->memory.find(address);
+  return process == nullptr ? std::nullopt : process->find(address);
 }
 
 template <typename T>
@@ -58,7 +58,7 @@ CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr pt
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return put<unsigned int>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return put<CUmemoryPool>(data, nullptr);
+      return put<CUmemoryPool>(data, allocation.pool);
     default:
       return CUDA_ERROR_INVALID_VALUE;  // HOST_POINTER, P2P_TOKENS and what doesn't apply
   }
@@ -93,7 +93,10 @@ std::optional<Devices::Figures> current_figures() {
   CUcontext context = nullptr;
   CUdevice device = 0;
   Process* const process = Process::start_with_current(&context, &device);
-  return process == nullptr ? std::nullopt : process->devices.figures(device);
+  if (process == nullptr) return std::nullopt;
+  // What pools hold only for later does not count as used once the job's work is over.
+  process->pools.trim_to_thresholds(device);
+  return process->devices.figures(device);
 }
 
 template <typename Bytes>

@@ -57,6 +57,9 @@ struct Range {
   bool is_shared_block = false;  ///< small allocations are inside
   std::uint64_t identifier = 0;  ///< unique in this process, never reused
   std::vector<Chunk> chunks;
+  /// Of devices beside its own. Changed only by who has claimed every chunk
+  /// (RangeTable::claim_all).
+  std::vector<CUmemAccessDesc> access;
   // Of RangeTable, under its lock.
   std::uint32_t claims = 0;  ///< chunks in state kMoving
   bool doomed = false;       ///< freed while claimed: whoever settles the last claim releases it

@@ -56,7 +56,7 @@ CUresult RangeTable::grow(std::size_t bytes) {
 }
 
 CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t bytes,
-                             bool is_shared_block, Range** out) {
+                             bool is_shared_block, Range** out, wire::MemoryKind kind) {
   auto range = std::make_unique<Range>();
   std::unique_lock lock(mutex_);
   range->bytes = bytes;
@@ -72,6 +72,7 @@ CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t byt
   range->start = *start;
   range->device = device;
   range->context = context;
+  range->kind = kind;
   range->is_shared_block = is_shared_block;
   range->identifier = next_identifier_++;
   for (std::size_t offset = 0; offset < range->mapped_bytes; offset += chunk_bytes_) {
@@ -80,7 +81,7 @@ CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t byt
     chunk.bytes = std::min(chunk_bytes_, range->mapped_bytes - offset);
     range->chunks.push_back(chunk);
   }
-  totals_of(device).unbacked += range->mapped_bytes;
+  totals_of(*range).unbacked += range->mapped_bytes;
   *out = range.get();
   ranges_.emplace(range->start, std::move(range));
   return CUDA_SUCCESS;
@@ -92,8 +93,8 @@ std::optional<RangeTable::Description> RangeTable::describe(std::uint64_t addres
   if (it == ranges_.begin()) return std::nullopt;
   const Range& range = *std::prev(it)->second;
   if (address >= range.start + range.bytes) return std::nullopt;
-  return Description{range.start,   range.bytes,      range.device,
-                     range.context, range.identifier, range.is_shared_block};
+  return Description{range.start,      range.bytes,           range.device, range.context,
+                     range.identifier, range.is_shared_block, range.kind};
 }
 
 std::vector<std::uint64_t> RangeTable::starts_of(CUcontext context) const {
@@ -101,6 +102,15 @@ std::vector<std::uint64_t> RangeTable::starts_of(CUcontext context) const {
   std::vector<std::uint64_t> starts;
   for (const auto& [start, range] : ranges_) {
     if (range->context == context) starts.push_back(start);
+  }
+  return starts;
+}
+
+std::vector<std::uint64_t> RangeTable::starts_on(CUdevice device) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> starts;
+  for (const auto& [start, range] : ranges_) {
+    if (range->device == device) starts.push_back(start);
   }
   return starts;
 }
@@ -114,7 +124,7 @@ std::unique_ptr<Range> RangeTable::remove(std::uint64_t start, std::size_t* free
   ranges_.erase(it);
   *freed_bytes = range->mapped_bytes;
   for (const Chunk& chunk : range->chunks) {
-    bucket(totals_of(range->device), chunk.state) -= chunk.bytes;
+    bucket(totals_of(*range), chunk.state) -= chunk.bytes;
   }
   if (range->claims == 0) return range;
   range->doomed = true;
@@ -172,6 +182,25 @@ std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::u
   return victims;
 }
 
+std::optional<RangeTable::Claim> RangeTable::claim_all(std::uint64_t start) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto it = ranges_.find(start);
+    if (it == ranges_.end()) return std::nullopt;
+    Range& range = *it->second;
+    if (range.claims != 0) {
+      settled_.wait(lock);
+      continue;
+    }
+    Claim claim{&range, 0, range.chunks.size(), {}};
+    for (Chunk& chunk : range.chunks) {
+      claim.came_from.push_back(chunk.state);
+      move(range, chunk, ChunkState::kMoving);
+    }
+    return claim;
+  }
+}
+
 std::unique_ptr<Range> RangeTable::settle(const Claim& claim, std::size_t index, ChunkState state) {
   const std::lock_guard lock(mutex_);
   Range& range = *claim.range;
@@ -183,6 +212,7 @@ std::unique_ptr<Range> RangeTable::settle(const Claim& claim, std::size_t index,
   }
   chunk.state = state;  // a doomed range is in no total
   if (--range.claims != 0) return nullptr;
+  settled_.notify_all();
   const auto it = std::find_if(doomed_.begin(), doomed_.end(),
                                [&](const auto& doomed) { return doomed.get() == &range; });
   std::unique_ptr<Range> released = std::move(*it);
@@ -225,36 +255,30 @@ std::uint64_t& RangeTable::bucket(Totals& totals, ChunkState state) {
 }
 
 void RangeTable::move(Range& range, Chunk& chunk, ChunkState to) {
-  Totals& totals = totals_of(range.device);
+  Totals& totals = totals_of(range);
   bucket(totals, chunk.state) -= chunk.bytes;
   bucket(totals, to) += chunk.bytes;
-  if (chunk.state == ChunkState::kMoving) --range.claims;
+  if (chunk.state == ChunkState::kMoving && --range.claims == 0) settled_.notify_all();
   if (to == ChunkState::kMoving) ++range.claims;
   chunk.state = to;
 }
 
-std::vector<std::pair<std::uint64_t, std::size_t>> RangeTable::resident_runs(
-    CUdevice device) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::pair<std::uint64_t, std::size_t>> runs;
-  for (const auto& [start, range] : ranges_) {
-    if (range->device != device) continue;
-    for (const Chunk& chunk : range->chunks) {
-      if (chunk.state != ChunkState::kResident) continue;
-      const std::uint64_t address = start + chunk.offset;
-      if (!runs.empty() && runs.back().first + runs.back().second == address) {
-        runs.back().second += chunk.bytes;
-      } else {
-        runs.emplace_back(address, chunk.bytes);
-      }
-    }
-  }
-  return runs;
-}
-
 RangeTable::Totals RangeTable::totals(CUdevice device) const {
   const std::lock_guard lock(mutex_);
-  const auto it = totals_.find(device);
+  Totals sum;
+  for (const auto& [key, totals] : totals_) {
+    if (key.first != device) continue;
+    sum.resident += totals.resident;
+    sum.host += totals.host;
+    sum.unbacked += totals.unbacked;
+    sum.moving += totals.moving;
+  }
+  return sum;
+}
+
+RangeTable::Totals RangeTable::totals(CUdevice device, wire::MemoryKind kind) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = totals_.find({device, kind});
   return it == totals_.end() ? Totals{} : it->second;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -52,19 +53,22 @@ class RangeTable {
     CUcontext context;
     std::uint64_t identifier;
     bool is_shared_block;
+    wire::MemoryKind kind;
   };
 
   /// Sizes of chunks from now on: `chunk_bytes` for large ranges, a multiple of `granularity`.
   void set_geometry(std::size_t chunk_bytes, std::size_t granularity);
   std::size_t mapped_size(std::size_t bytes) const;
 
-  /// Reserves addresses for `bytes`, unbacked. The result lives until `remove`.
-  /// Errors: the driver's, CUDA_ERROR_OUT_OF_MEMORY when no addresses are left.
+  /// Reserves addresses for `bytes`, unbacked. The result lives until `remove`. `context` is null
+  /// for what belongs to a device and outlives every context. Errors: the driver's,
+  /// CUDA_ERROR_OUT_OF_MEMORY when no addresses are left.
   CUresult reserve(CUdevice device, CUcontext context, std::size_t bytes, bool is_shared_block,
-                   Range** out);
+                   Range** out, wire::MemoryKind kind = wire::MemoryKind::kAlloc);
 
   std::optional<Description> describe(std::uint64_t address) const;
   std::vector<std::uint64_t> starts_of(CUcontext context) const;
+  std::vector<std::uint64_t> starts_on(CUdevice device) const;
 
   /// Takes the range that begins at `start` out. `*freed_bytes` is its charge. Returns it for
   /// release by the caller; null when no range begins there, or while claims are out (it is doomed
@@ -82,6 +86,10 @@ class RangeTable {
   /// there are; each a claim of one chunk.
   std::vector<Claim> claim_victims(CUdevice device, std::uint64_t bytes);
 
+  /// Every chunk of the range that begins at `start`, whatever its state: what is mapped where can
+  /// be changed meanwhile. Waits for the moves in flight. None: no range begins there.
+  std::optional<Claim> claim_all(std::uint64_t start);
+
   /// Ends a claim on one chunk. Returns the range if it was doomed and this was the last claim.
   [[nodiscard]] std::unique_ptr<Range> settle(const Claim& claim, std::size_t index,
                                               ChunkState state);
@@ -91,7 +99,7 @@ class RangeTable {
   template <typename Then>
   bool when_complete(Then then) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [device, totals] : totals_) {
+    for (const auto& [key, totals] : totals_) {
       if (totals.unbacked + totals.host + totals.moving != 0) return false;
     }
     then();
@@ -102,25 +110,24 @@ class RangeTable {
   void note_gate_open();
   void note_use(std::uint64_t address);
 
-  /// Start and bytes of each stretch of resident chunks.
-  std::vector<std::pair<std::uint64_t, std::size_t>> resident_runs(CUdevice device) const;
-
   Totals totals(CUdevice device) const;
+  Totals totals(CUdevice device, wire::MemoryKind kind) const;
   std::uint64_t charged_bytes(CUdevice device) const;
 
  private:
-  Totals& totals_of(CUdevice device) { return totals_[device]; }
+  Totals& totals_of(const Range& range) { return totals_[{range.device, range.kind}]; }
   static std::uint64_t& bucket(Totals& totals, ChunkState state);
   void move(Range& range, Chunk& chunk, ChunkState to);
   CUresult grow(std::size_t bytes);
 
   mutable std::mutex mutex_;
+  std::condition_variable settled_;  ///< a range has no claims any more
   std::size_t chunk_bytes_ = std::size_t{32} << 20;
   std::size_t granularity_ = std::size_t{2} << 20;
   VaArena arena_;
   std::map<std::uint64_t, std::unique_ptr<Range>> ranges_;
   std::vector<std::unique_ptr<Range>> doomed_;
-  std::map<CUdevice, Totals> totals_;
+  std::map<std::pair<CUdevice, wire::MemoryKind>, Totals> totals_;
   std::uint64_t next_identifier_ = 1;
   std::uint64_t clock_ = 0;
   std::uint64_t open_intervals_ = 0;

@@ -30,6 +30,7 @@ CUresult destroy_stream(CUstream stream, Destroy destroy) noexcept {
   return guarded([&] {
     const auto looks = activity().exclude_looks();
     activity().stream_ends(stream);
+    if (Process* const process = Process::started()) process->pools.stream_ends(stream);
     return destroy();
   });
 }

@@ -78,6 +78,18 @@ enum class Type : std::uint16_t {
   kSlabReturn,     ///< Slab, no answer
   kResumeState,  ///< ResumeState: after kHello with kHelloResume, one per GPU, before anything else
   kExiting,  ///< no body: SIGTERM or exit was entered; the process goes to the front of the queue
+  kKinds,    ///< Kinds, no answer; what is pageable by kind, sent with kMemoryReport
+  // Device memory shared between processes of a job (nodemgr/exports.h says how it goes).
+  kExport = 0x280,  ///< Export      -> kExported: other processes may ask for this memory
+  kExported,        ///< Exported
+  kImport,          ///< Import      -> kImported | kError
+  kImported,        ///< Imported
+  kFetchHandles,    ///< Handles, importer -> manager -> owner, no answer but kHandles
+  kHandles,         ///< Handles (+ one fd a chunk), owner -> manager -> importer
+  kImportClosed,    ///< ExportRef, importer -> manager: it has unmapped and released all of it
+  kExportUnused,    ///< ExportRef, manager -> owner: nobody imports it any more
+  kExportEnded,     ///< ExportRef, owner -> manager: the memory has been freed
+  kOwnerGone,       ///< ExportRef, manager -> importer: the owner is dead
   // Leases.
   kWantLease = 0x300,  ///< WantLease: a thread waits at the gate (sent once until granted)
   kGrant,              ///< Grant
@@ -268,7 +280,50 @@ struct MemoryReport {
   std::uint64_t resident_bytes;            ///< pageable, in HBM now
   std::uint64_t host_bytes;                ///< pageable, in host slabs now
   std::uint64_t unbacked_bytes;            ///< pageable, never written
-  std::uint64_t kind_bytes[kMemoryKinds];  ///< by kind; only kAlloc is pageable in version 1
+  std::uint64_t kind_bytes[kMemoryKinds];  ///< kAlloc: all pageable; the others: the driver's own
+};
+
+/// Pageable memory of one GPU by kind; the kinds of kMemoryReport's kind_bytes but kAlloc are what
+/// the driver owns beside it. Pinned bytes are among the resident ones.
+struct Kinds {
+  std::uint32_t gpu;
+  std::uint32_t reserved;
+  struct Kind {
+    std::uint64_t resident_bytes;
+    std::uint64_t host_bytes;
+    std::uint64_t unbacked_bytes;
+    std::uint64_t pinned_bytes;
+  } kinds[kMemoryKinds];
+  char pinned_reason[96];
+};
+
+struct Export {
+  std::uint32_t gpu;
+  std::uint32_t chunks;
+  std::uint64_t bytes;  ///< of all chunks: all but the last have the welcome's chunk_bytes
+};
+struct Exported {
+  std::uint64_t id;  ///< names it on this node until the owner frees it; 0: refused
+  Id128 tag;         ///< whoever knows it may import
+};
+struct Import {
+  std::uint64_t id;
+  Id128 tag;
+};
+struct Imported {
+  std::uint32_t gpu;
+  std::uint32_t chunks;
+  std::uint64_t bytes;
+  std::uint64_t chunk_bytes;
+};
+struct Handles {
+  std::uint64_t id;
+  std::uint64_t importer;  ///< its session; the manager writes it
+  std::uint32_t first;     ///< chunk
+  std::uint32_t count;     ///< of chunks, at most kMaxPacketFds
+};
+struct ExportRef {
+  std::uint64_t id;
 };
 
 struct SlabRequest {

@@ -1,4 +1,4 @@
-// Stream-ordered allocations beside ordinary ones: the pool's memory may not move, the rest must.
+// Stream-ordered allocations beside ordinary ones, in use across a switch.
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;

@@ -1,0 +1,120 @@
+#include "shim/pool_space.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace plexrl::shim {
+
+std::size_t PoolSpace::rounded(std::size_t bytes) noexcept {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void PoolSpace::add_segment(std::uint64_t start, std::size_t bytes) {
+  Segment& segment = segments_[start];
+  segment.bytes = bytes;
+  segment.free_space.add(start, bytes);
+  reserved_ += bytes;
+  reserved_high_ = std::max(reserved_high_, reserved_);
+}
+
+std::uint64_t PoolSpace::note(std::uint64_t address, std::size_t bytes) {
+  living_[address] = {address, bytes, next_identifier_++};
+  used_ += rounded(bytes);
+  used_high_ = std::max(used_high_, used_);
+  return address;
+}
+
+std::optional<std::uint64_t> PoolSpace::take_free(std::size_t bytes) {
+  for (auto& [start, segment] : segments_) {
+    const auto address = segment.free_space.take(rounded(bytes));
+    if (address) return note(*address, bytes);
+  }
+  return std::nullopt;
+}
+
+std::uint64_t PoolSpace::take_piece(std::list<Pending>::iterator from, std::size_t size) {
+  const std::uint64_t address = from->address;
+  from->address += size;
+  from->bytes -= size;
+  if (from->bytes == 0) pending_.erase(from);
+  return address;
+}
+
+std::optional<std::uint64_t> PoolSpace::take_following(std::size_t bytes, const StreamKey& stream) {
+  const std::size_t size = rounded(bytes);
+  for (auto it = pending_.begin(); it != pending_.end(); ++it) {
+    if (it->bytes < size || !it->mark->follows || it->mark->where != stream) continue;
+    return note(take_piece(it, size), bytes);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> PoolSpace::take_after(std::size_t bytes, FreeMarkPtr* after) {
+  const std::size_t size = rounded(bytes);
+  for (auto it = pending_.begin(); it != pending_.end(); ++it) {
+    // Without an event there is nothing that a stream could wait for.
+    if (it->bytes < size || it->mark->event == nullptr || it->mark->is_frozen) continue;
+    *after = it->mark;
+    return note(take_piece(it, size), bytes);
+  }
+  return std::nullopt;
+}
+
+std::optional<PoolSpace::Allocation> PoolSpace::find(std::uint64_t address) const {
+  auto it = living_.upper_bound(address);
+  if (it == living_.begin()) return std::nullopt;
+  --it;
+  if (address >= it->first + it->second.bytes) return std::nullopt;
+  return it->second;
+}
+
+bool PoolSpace::free(std::uint64_t address, FreeMarkPtr mark) {
+  const auto it = living_.find(address);
+  if (it == living_.end()) return false;
+  const std::size_t size = rounded(it->second.bytes);
+  living_.erase(it);
+  used_ -= size;
+  if (mark != nullptr && !mark->is_over) {
+    pending_.push_back({address, size, std::move(mark)});
+  } else {
+    std::prev(segments_.upper_bound(address))->second.free_space.put(address, size);
+  }
+  return true;
+}
+
+void PoolSpace::settle() {
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (!it->mark->is_over) {
+      ++it;
+      continue;
+    }
+    std::prev(segments_.upper_bound(it->address))->second.free_space.put(it->address, it->bytes);
+    it = pending_.erase(it);
+  }
+}
+
+std::vector<FreeMarkPtr> PoolSpace::marks() const {
+  std::vector<FreeMarkPtr> marks;
+  for (const Pending& pending : pending_) {
+    if (marks.empty() || marks.back() != pending.mark) marks.push_back(pending.mark);
+  }
+  return marks;
+}
+
+std::vector<std::uint64_t> PoolSpace::trim(std::size_t keep_bytes) {
+  std::vector<std::uint64_t> unused;
+  for (auto it = segments_.begin(); it != segments_.end() && reserved_ > keep_bytes;) {
+    const bool is_empty = it->second.free_space.free_bytes() == it->second.bytes;
+    if (!is_empty || reserved_ - it->second.bytes < keep_bytes) {
+      ++it;
+      continue;
+    }
+    reserved_ -= it->second.bytes;
+    unused.push_back(it->first);
+    it = segments_.erase(it);
+  }
+  return unused;
+}
+
+}  // namespace plexrl::shim
