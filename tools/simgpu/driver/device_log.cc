@@ -25,12 +25,12 @@ void DeviceLog::write(const LogEntry& entry) {
       line, sizeof line,
       "{\"pid\":%d,\"gpu\":%d,\"ctx\":%llu,\"stream\":%llu,\"kind\":\"%.*s\",\"name\":\"%s\","
       "\"bytes\":%llu,"
-      "\"start_ns\":%llu,\"end_ns\":%llu}\n",
+      "\"start_ns\":%llu,\"end_ns\":%llu,\"lag_ns\":%llu}\n",
       static_cast<int>(getpid()), entry.device, static_cast<unsigned long long>(entry.context),
       static_cast<unsigned long long>(entry.stream), static_cast<int>(entry.kind.size()),
       entry.kind.data(), name.c_str(), static_cast<unsigned long long>(entry.bytes),
       static_cast<unsigned long long>(entry.start_ns),
-      static_cast<unsigned long long>(entry.end_ns));
+      static_cast<unsigned long long>(entry.end_ns), static_cast<unsigned long long>(entry.lag_ns));
   const auto length =
       static_cast<std::size_t>(std::clamp(size, 0, static_cast<int>(sizeof line) - 1));
   // A log that can't be written (full disk) must not stop the device.

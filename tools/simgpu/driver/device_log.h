@@ -16,6 +16,7 @@ struct LogEntry {
   std::uint64_t bytes;
   std::uint64_t start_ns;  ///< CLOCK_BOOTTIME
   std::uint64_t end_ns;
+  std::uint64_t lag_ns;  ///< how much longer it took than the model says
 };
 
 /// Appends JSON lines to the file that `log=` names. One write(2) with O_APPEND a line, so that

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "tools/simgpu/driver/capture.h"
+#include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/graph_memory.h"
 
@@ -66,11 +67,13 @@ class GraphRun final : public Operation {
   }
   CUresult run(const RunScope& scope, std::uint64_t* end_ns) override {
     *end_ns = scope.start_ns;
+    RunScope at = scope;
     for (std::size_t i = 0; i < plan_->size(); ++i) {
       const GraphStep& step = (*plan_)[i];
       if (!step.is_enabled) continue;
-      const CUresult result = run_step(step.work, events_[i], scope, end_ns);
+      const CUresult result = run_step(step.work, events_[i], at, end_ns);
       if (result != CUDA_SUCCESS) return result;
+      at.ready_ns = now_ns();
     }
     return CUDA_SUCCESS;
   }
@@ -102,7 +105,8 @@ class GraphRun final : public Operation {
     Context* const context = work.context != nullptr ? work.context : scope.context;
     if (!context->alive.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     std::uint64_t end = *now;
-    const CUresult result = work.operation->run({context, scope.stream, *now}, &end);
+    const CUresult result =
+        work.operation->run({context, scope.stream, *now, scope.ready_ns}, &end);
     *now = std::max(*now, end);
     return result;
   }

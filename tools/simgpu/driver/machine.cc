@@ -41,28 +41,15 @@ bool is_held(const Allocation& allocation) {
 
 }  // namespace
 
-/// The lock of the tables: this process's mutex, then the flock shared by all processes.
-class Machine::Lock {
- public:
-  explicit Lock(Machine* machine) : guard_(machine->mutex_), fd_(machine->lock_fd_) {
-    while (flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
-  ~Lock() { flock(fd_, LOCK_UN); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  std::lock_guard<std::mutex> guard_;
-  int fd_;
-};
-
 std::unique_ptr<Machine> Machine::open(const Spec& spec, std::string* error) {
   std::unique_ptr<Machine> machine(new Machine);
   machine->spec_ = spec;
   machine->folder_ = state_folder(spec);
-  machine->pid_ = getpid();
   machine->local_holds_.resize(kMaxAllocations);
+  if (!machine->watch_forks()) {
+    *error = "too many simulated machines in one process";
+    return nullptr;
+  }
   if (!make_folders(machine->folder_)) {
     *error = errno_text("can't make " + machine->folder_);
     return nullptr;
@@ -76,15 +63,16 @@ std::unique_ptr<Machine> Machine::observe(const std::string& name, std::string* 
   std::unique_ptr<Machine> machine(new Machine);
   machine->spec_.name = name;
   machine->folder_ = state_folder(machine->spec_);
-  machine->pid_ = getpid();
-  machine->lock_fd_ = ::open((machine->folder_ + "/lock").c_str(), O_RDWR | O_CLOEXEC);
-  if (machine->lock_fd_ < 0) {
+  if (!machine->lock_.open(machine->folder_ + "/lock", false)) {
     if (errno != ENOENT) *error = errno_text("can't read " + machine->folder_);
     return nullptr;
   }
-  const Lock lock(machine.get());
-  struct stat held {};
-  if (fstat(machine->lock_fd_, &held) != 0 || held.st_nlink == 0) return nullptr;
+  if (!machine->watch_forks()) {
+    *error = "too many simulated machines in one process";
+    return nullptr;
+  }
+  const Lock lock(machine->lock_);
+  if (!machine->lock_.is_current()) return nullptr;
   if (access((machine->folder_ + "/state").c_str(), F_OK) != 0) return nullptr;
   if (!machine->attach(error)) return nullptr;
   if (machine->is_in_use()) machine->reap();
@@ -128,21 +116,14 @@ bool Machine::has_pools() const {
 
 bool Machine::join(std::string* error) {
   for (;;) {
-    lock_fd_ = ::open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock_fd_ < 0) {
+    if (!lock_.open(folder_ + "/lock", true)) {
       // The last process may have removed the folder just now.
       if (errno == ENOENT && make_folders(folder_)) continue;
       *error = errno_text("can't open " + folder_ + "/lock");
       return false;
     }
-    const Lock lock(this);
-    struct stat held {
-    }, named{};
-    if (fstat(lock_fd_, &held) != 0 || stat((folder_ + "/lock").c_str(), &named) != 0 ||
-        held.st_ino != named.st_ino) {
-      close(lock_fd_);
-      continue;
-    }
+    const Lock lock(lock_);
+    if (!lock_.is_current()) continue;  // removed by the last process before it was locked
     if (!attach(error)) return false;
     if (is_in_use()) reap();
     const bool in_use = is_in_use() && has_pools();
@@ -162,7 +143,7 @@ bool Machine::join(std::string* error) {
                " processes already";
       return false;
     }
-    state_->processes[slot_] = {pid_, ++state_->next_incarnation, start_ticks(pid_), 0};
+    state_->processes[slot_] = {getpid(), ++state_->next_incarnation, start_ticks(getpid()), 0};
     return true;
   }
 }
@@ -206,24 +187,25 @@ bool Machine::map_pools(std::string* error) {
       *error = errno_text(std::string("can't map ") + path);
       return false;
     }
+    madvise(memory, spec_.memory_bytes, MADV_DONTFORK);  // a child would keep it from being free
     pools_.push_back(static_cast<std::byte*>(memory));
   }
   return true;
 }
 
 Machine::~Machine() {
-  if (state_ != nullptr && slot_ >= 0 && pid_ == getpid()) leave();
+  forget_forks();
+  if (state_ != nullptr) leave();
   for (std::byte* pool : pools_) munmap(pool, spec_.memory_bytes);
   for (const int fd : pool_fds_) {
     if (fd >= 0) close(fd);
   }
   if (state_ != nullptr) munmap(state_, sizeof *state_);
-  if (lock_fd_ >= 0) close(lock_fd_);
 }
 
 void Machine::leave() {
   if (slot_ < 0) return;
-  const Lock lock(this);
+  const Lock lock(lock_);
   for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot_);
   state_->processes[slot_] = {};
   slot_ = -1;
@@ -286,7 +268,7 @@ bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id)
   DeviceState& device = state_->devices[device_index];
   std::uint32_t taken = 0;
   {
-    const Lock lock(this);
+    const Lock lock(lock_);
     if (slot_ < 0) return false;
     if (device.free_frames < wanted) {
       reap();
@@ -324,18 +306,18 @@ bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id)
 }
 
 void Machine::hold(std::uint32_t id) {
-  const Lock lock(this);
+  const Lock lock(lock_);
   ++local_holds_[id];
 }
 
 void Machine::release(std::uint32_t id) {
-  const Lock lock(this);
+  const Lock lock(lock_);
   if (slot_ < 0 || local_holds_[id] == 0) return;
   if (--local_holds_[id] == 0) drop_holder(id, slot_);
 }
 
 std::vector<std::byte*> Machine::frames(std::uint32_t id) {
-  const Lock lock(this);
+  const Lock lock(lock_);
   const Allocation& allocation = state_->allocations[id];
   std::vector<std::byte*> result;
   result.reserve(allocation.frame_count);
@@ -361,7 +343,7 @@ std::string Machine::token_path(std::uint32_t id) const {
 // A descriptor is an open file with a shared flock: the lock belongs to the open file description,
 // which travels with SCM_RIGHTS and dup and goes with the last descriptor, however its holder ends.
 int Machine::export_descriptor(std::uint32_t id) {
-  const Lock lock(this);
+  const Lock lock(lock_);
   Allocation& allocation = state_->allocations[id];
   const int fd = ::open(token_path(id).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return -1;
@@ -393,31 +375,30 @@ bool Machine::import_descriptor(int descriptor, std::uint32_t* id) {
 
 bool Machine::import_id(std::uint32_t id, std::uint64_t tag) {
   if (id == 0 || id >= kMaxAllocations || tag == 0) return false;
-  const Lock lock(this);
+  const Lock lock(lock_);
   Allocation& allocation = state_->allocations[id];
-  if (allocation.tag != tag) return false;
+  if (slot_ < 0 || allocation.tag != tag) return false;
   holder_word(allocation, slot_) |= holder_bit(slot_);
   ++local_holds_[id];
   return true;
 }
 
 bool Machine::is_gone() {
-  const Lock lock(this);
+  const Lock lock(lock_);
   reap();
-  struct stat held {};
-  return !is_in_use() || fstat(lock_fd_, &held) != 0 || held.st_nlink == 0;
+  return !is_in_use() || !lock_.is_current();
 }
 
 std::uint64_t Machine::total_bytes(int) const { return spec_.memory_bytes; }
 
 std::uint64_t Machine::free_bytes(int device) {
-  const Lock lock(this);
+  const Lock lock(lock_);
   reap();
   return state_->devices[device].free_frames * kFrameBytes;
 }
 
 std::vector<Machine::Usage> Machine::usage(int device) {
-  const Lock lock(this);
+  const Lock lock(lock_);
   reap();
   std::vector<Usage> result;
   for (int slot = 0; slot < kMaxProcesses; ++slot) {
@@ -458,8 +439,13 @@ std::uint64_t Machine::book_transfer(int device, Direction direction, std::uint6
 void Machine::spend_driver_time(std::uint64_t ns) {
   if (ns == 0) return;
   const std::uint64_t length = static_cast<std::uint64_t>(static_cast<double>(ns) * spec_.slow);
-  const Lock lock(this);
+  state_->driver_ns.fetch_add(length, std::memory_order_relaxed);
+  const Lock lock(lock_);
   sleep_until_ns(now_ns() + length);
+}
+
+std::uint64_t Machine::driver_ns() const {
+  return state_->driver_ns.load(std::memory_order_relaxed);
 }
 
 Machine::Counters& Machine::counters(int device) { return state_->devices[device].counters; }

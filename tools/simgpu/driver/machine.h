@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/simgpu/driver/spec.h"
+#include "tools/simgpu/driver/table_lock.h"
 
 namespace plexrl::simgpu {
 
@@ -27,8 +28,9 @@ struct MachineState;  // the layout of the shared file; see machine_state.h
 /// physical frames, who holds them, the links' timelines, and counters.
 ///
 /// It lives in files under `state_folder(spec)` (the pools in /dev/shm where that has room). The
-/// tables change under an flock, which the kernel releases when its holder dies; a process found
-/// dead loses what it held after `free_delay`. The last process to leave removes the files.
+/// tables change under a lock that goes with its holder (table_lock.h); a process found dead loses
+/// what it held after `free_delay`. The last process to leave removes the files. A child of fork
+/// has no part of its parent's machine: it may observe and look, take and hold nothing.
 ///
 /// Threads: every function may be called from any thread.
 class Machine {
@@ -38,8 +40,8 @@ class Machine {
   static std::unique_ptr<Machine> open(const Spec& spec, std::string* error);
   /// Looks at the machine called `name` without joining it: no memory of it can be taken, and it
   /// goes when its last process does. Only spec, device_of, bytes_of, *_bytes, usage, counters,
-  /// uuid and is_gone may be called. Returns nullptr with an empty *error when no process has the
-  /// machine.
+  /// driver_ns, uuid and is_gone may be called. Returns nullptr with an empty *error when no
+  /// process has the machine.
   static std::unique_ptr<Machine> observe(const std::string& name, std::string* error);
   ~Machine();
   /// Gives back all that this process holds and its place, now. The memory stays mapped, since
@@ -87,7 +89,11 @@ class Machine {
                               std::uint64_t earliest);
   /// Runs `ns` of driver time under the lock that all processes' memory calls share.
   void spend_driver_time(std::uint64_t ns);
+  /// What all processes have spent so since the machine was made.
+  std::uint64_t driver_ns() const;
 
+  /// `lag_ns` is how much longer work took on this host than the model says; see
+  /// Operation::run.
   struct Counters {
     std::atomic<std::uint64_t> busy_ns, lag_ns, kernels, to_device_bytes, to_host_bytes;
   };
@@ -99,7 +105,10 @@ class Machine {
 
  private:
   Machine() = default;
-  class Lock;
+  using Lock = std::lock_guard<TableLock>;
+  bool watch_forks();  ///< false: too many machines in this process
+  void forget_forks();
+  void become_child();
   bool join(std::string* error);
   bool attach(std::string* error);
   bool is_in_use() const;
@@ -114,9 +123,7 @@ class Machine {
 
   Spec spec_;
   std::string folder_;
-  pid_t pid_ = 0;
-  int lock_fd_ = -1;
-  std::mutex mutex_;  // with the flock: the lock of the tables
+  TableLock lock_;
   MachineState* state_ = nullptr;
   int slot_ = -1;
   std::vector<int> pool_fds_;  // each with a shared flock; see pool_file.h

@@ -8,7 +8,7 @@
 namespace plexrl::simgpu {
 
 inline constexpr std::uint32_t kStateMagic = 0x53584c50;  // "PLXS"
-inline constexpr std::uint32_t kStateVersion = 1;         ///< raised with every change of this file
+inline constexpr std::uint32_t kStateVersion = 2;         ///< raised with every change of this file
 inline constexpr int kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxAllocations = 1u << 16;
 inline constexpr std::uint32_t kMaxFrames = 1u << 15;  ///< 64 GiB a device
@@ -44,7 +44,7 @@ struct DeviceState {
   Frame frames[kMaxFrames];
 };
 
-/// The file `state` of a machine. Everything but the atomics is read and written under the flock.
+/// The file `state` of a machine. Everything but the atomics is read and written under the lock.
 struct MachineState {
   std::uint32_t magic;
   std::uint32_t version;
@@ -52,6 +52,7 @@ struct MachineState {
   std::uint64_t next_tag;
   std::uint32_t next_allocation;
   std::uint32_t next_incarnation;
+  std::atomic<std::uint64_t> driver_ns;
   ProcessSlot processes[kMaxProcesses];
   Allocation allocations[kMaxAllocations];  ///< [id]; 0 is unused
   DeviceState devices[kMaxDevices];

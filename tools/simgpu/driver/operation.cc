@@ -18,35 +18,44 @@ constexpr std::uint64_t kSliceBytes = 4ull
 constexpr std::uint64_t kBudgetInstructions =
     200'000;  // warp instructions between looks at the clock
 
-/// Waits until the modelled end. When the work itself took longer than the model, the device lags;
-/// that is counted.
-void settle(const RunScope& scope, std::uint64_t end_ns) {
-  const std::uint64_t now = now_ns();
-  Machine::Counters& counters = driver()->machine->counters(scope.context->device);
-  if (now > end_ns) {
-    counters.lag_ns.fetch_add(now - end_ns, std::memory_order_relaxed);
-  } else {
-    sleep_for_device(end_ns);
-  }
-}
-
 std::uint64_t modelled_ns(double bytes, std::uint64_t rate) {
   if (rate == 0) return 0;
   return static_cast<std::uint64_t>(bytes * 1e9 / static_cast<double>(rate) *
                                     driver()->machine->spec().slow);
 }
 
-/// After settle(). Busy time is the model's; the log has the real end, which is later where the
-/// device lags.
-void log(const RunScope& scope, std::string_view kind, std::string_view name, std::uint64_t bytes,
-         std::uint64_t end) {
-  Driver* const d = driver();
-  d->machine->counters(scope.context->device)
-      .busy_ns.fetch_add(end - scope.start_ns, std::memory_order_relaxed);
-  if (!d->log.is_open()) return;
-  d->log.write({scope.context->device, scope.context->id, scope.stream->id(), kind, name, bytes,
-                scope.start_ns, std::max(end, now_ns())});
-}
+/// One operation's progress against the model: makes it take the modelled time, and counts where
+/// this host takes longer.
+class Pace {
+ public:
+  explicit Pace(const RunScope& scope) : scope_(scope) {}
+  /// Waits until the modelled end of what is done so far.
+  void settle(std::uint64_t end_ns) {
+    const std::uint64_t now = now_ns();
+    behind_ns_ = now > end_ns ? now - end_ns : 0;
+    if (behind_ns_ == 0) sleep_for_device(end_ns);
+  }
+  /// After the last settle(). Busy time is the model's; the log has the real end, which is later
+  /// where the device lags. What the host was behind already at the beginning is the lag of the
+  /// work before.
+  void finish(std::string_view kind, std::string_view name, std::uint64_t bytes,
+              std::uint64_t end_ns) {
+    Driver* const d = driver();
+    const std::uint64_t before =
+        scope_.ready_ns > scope_.start_ns ? scope_.ready_ns - scope_.start_ns : 0;
+    const std::uint64_t lag_ns = behind_ns_ > before ? behind_ns_ - before : 0;
+    Machine::Counters& counters = d->machine->counters(scope_.context->device);
+    counters.busy_ns.fetch_add(end_ns - scope_.start_ns, std::memory_order_relaxed);
+    counters.lag_ns.fetch_add(lag_ns, std::memory_order_relaxed);
+    if (!d->log.is_open()) return;
+    d->log.write({scope_.context->device, scope_.context->id, scope_.stream->id(), kind, name,
+                  bytes, scope_.start_ns, std::max(end_ns, now_ns()), lag_ns});
+  }
+
+ private:
+  const RunScope& scope_;
+  std::uint64_t behind_ns_ = 0;
+};
 
 /// One side of a copy: walks addresses page by page.
 struct Side {
@@ -107,6 +116,7 @@ void CopyOperation::snapshot_source() {
 }
 
 CUresult CopyOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
+  Pace pace(scope);
   Machine& machine = *driver()->machine;
   const Side source(shape_.source, shape_.source_device);
   const Side target(shape_.target, shape_.target_device);
@@ -124,7 +134,7 @@ CUresult CopyOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
     } else if (!source.is_host) {
       end += modelled_ns(2.0 * static_cast<double>(bytes), machine.spec().hbm_bytes_per_s);
     }
-    settle(scope, end);
+    pace.settle(end);
   };
   for (std::size_t z = 0; z < shape_.depth && result == CUDA_SUCCESS; ++z) {
     for (std::size_t y = 0; y < shape_.height && result == CUDA_SUCCESS; ++y) {
@@ -150,12 +160,14 @@ CUresult CopyOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
         .fetch_add(total, std::memory_order_relaxed);
   }
   *end_ns = end;
-  log(scope, crosses_link ? (source.is_host ? "h2d" : "d2h") : (source.is_host ? "h2h" : "d2d"), "",
-      total, end);
+  const char* const kind =
+      source.is_host ? (crosses_link ? "h2d" : "h2h") : (crosses_link ? "d2h" : "d2d");
+  pace.finish(kind, "", total, end);
   return result;
 }
 
 CUresult FillOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
+  Pace pace(scope);
   const Side target(shape_.target, shape_.device);
   const std::uint64_t row_bytes = static_cast<std::uint64_t>(shape_.width) * shape_.element_bytes;
   CUresult result = CUDA_SUCCESS;
@@ -185,8 +197,8 @@ CUresult FillOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
   const std::uint64_t total = row_bytes * shape_.height;
   *end_ns = scope.start_ns +
             modelled_ns(static_cast<double>(total), driver()->machine->spec().hbm_bytes_per_s);
-  settle(scope, *end_ns);
-  log(scope, "memset", "", total, *end_ns);
+  pace.settle(*end_ns);
+  pace.finish("memset", "", total, *end_ns);
   return result;
 }
 
@@ -205,6 +217,7 @@ CUresult CallOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
 }
 
 CUresult KernelOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
+  Pace pace(scope);
   Driver* const d = driver();
   const Spec& spec = d->machine->spec();
   const std::uint64_t number = d->kernels.fetch_add(1) + 1;
@@ -212,6 +225,9 @@ CUresult KernelOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
   if (spec.fixed_order) alone = std::unique_lock(d->one_kernel);
   ptx::LaunchConfig config = config_;
   config.memory = d->addresses.view(scope.context->device);
+  // A block order of its own for each kernel, the same in each run of the program.
+  if (spec.seed != 0 && !spec.fixed_order)
+    config.block_order = spec.seed * 0x9e3779b97f4a7c15u + number;
   config.now_ns = [](void*) { return now_ns(); };
   config.print = [](void*, std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -268,9 +284,9 @@ CUresult KernelOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
   const std::uint64_t launch_ns = static_cast<std::uint64_t>(kLaunchNs * spec.slow);
   *end_ns = scope.start_ns + launch_ns + slept +
             std::max(static_cast<std::uint64_t>(issue_ns), memory_ns);
-  settle(scope, *end_ns);
+  pace.settle(*end_ns);
   d->machine->counters(scope.context->device).kernels.fetch_add(1, std::memory_order_relaxed);
-  log(scope, "kernel", ptx::info(*kernel_).name, 0, *end_ns);
+  pace.finish("kernel", ptx::info(*kernel_).name, 0, *end_ns);
   return result;
 }
 

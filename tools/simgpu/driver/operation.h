@@ -23,6 +23,8 @@ struct RunScope {
   Context* context;
   Stream* stream;
   std::uint64_t start_ns;  ///< device time at which it begins
+  std::uint64_t ready_ns;  ///< when this host was done with what comes before: later than start_ns
+                           ///< where it lags
 };
 
 /// One piece of device work: what a stream's queue holds and what a graph's node is made of. It

@@ -79,6 +79,7 @@ void Completion::wait() const {
 void Completion::finish(std::uint64_t end_ns) {
   const std::lock_guard lock(mutex_);
   end_ns_.store(end_ns, std::memory_order_relaxed);
+  finished_ns_.store(now_ns(), std::memory_order_relaxed);
   done_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
@@ -166,19 +167,22 @@ void Stream::work() {
 
 void Stream::run_item(Item& item) {
   std::uint64_t start = std::max(ready_ns_, item.submitted_ns);
+  std::uint64_t ready = finished_ns_;
   for (const CompletionPtr& earlier : item.after) {
     earlier->wait();
     start = std::max(start, earlier->end_ns());
+    ready = std::max(ready, earlier->finished_ns());
   }
   std::uint64_t end = start;
   Driver* const d = driver();
   d->running.fetch_add(1);  // before the look at `leaving`, so that exit waits for what began
   if (!d->leaving.load() && context_->error.load(std::memory_order_acquire) == CUDA_SUCCESS) {
-    const CUresult result = item.operation->run({context_, this, start}, &end);
+    const CUresult result = item.operation->run({context_, this, start, ready}, &end);
     CUresult none = CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) context_->error.compare_exchange_strong(none, result);
   }
   ready_ns_ = std::max(end, start);
+  finished_ns_ = now_ns();
   // What the operation owns goes before the end is told: a module unloaded right after has no user
   // any more.
   item.operation.reset();

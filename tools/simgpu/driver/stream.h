@@ -25,12 +25,15 @@ class Completion {
   std::uint64_t end_ns() const { return end_ns_.load(std::memory_order_relaxed); }
   void wait() const;  ///< blocks the calling thread
   void finish(std::uint64_t end_ns);
+  /// When this host got there; later than end_ns() where it lags.
+  std::uint64_t finished_ns() const { return finished_ns_.load(std::memory_order_relaxed); }
 
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::atomic<bool> done_{false};
   std::atomic<std::uint64_t> end_ns_{0};
+  std::atomic<std::uint64_t> finished_ns_{0};
 };
 using CompletionPtr = std::shared_ptr<Completion>;
 
@@ -92,6 +95,7 @@ class Stream {
   CompletionPtr last_;
   std::uint64_t ready_ns_ =
       0;  ///< device time at which the previous item ended; the stream thread's own
+  std::uint64_t finished_ns_ = 0;  ///< when this host was done with it; the stream thread's own
   std::thread thread_;
   bool stopping_ = false;
 };

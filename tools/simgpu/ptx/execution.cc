@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <deque>
 
+#include "tools/simgpu/ptx/block_order.h"
 #include "tools/simgpu/ptx/kernel.h"
 #include "tools/simgpu/ptx/launch.h"
 #include "tools/simgpu/ptx/spin.h"
@@ -38,6 +39,7 @@ struct Execution::Impl {
   Launch launch;
   const Kernel& kernel;
   std::uint64_t total_blocks = 0;
+  BlockOrder order;
   std::uint64_t next_block = 0;
   std::size_t most_resident = 1;
   std::uint32_t threads = 0;
@@ -60,6 +62,7 @@ struct Execution::Impl {
     launch.shared_bytes = c.dynamic_shared_bytes != 0 ? kernel.dynamic_base + c.dynamic_shared_bytes
                                                       : kernel.info.static_shared_bytes;
     total_blocks = std::uint64_t{c.grid[0]} * c.grid[1] * c.grid[2];
+    order = BlockOrder(total_blocks, c.block_order);
     threads = c.block[0] * c.block[1] * c.block[2];
     most_resident =
         c.cooperative ? total_blocks : static_cast<std::size_t>(std::max(c.resident_blocks, 1));
@@ -98,11 +101,11 @@ struct Execution::Impl {
     Block& block = fresh->block;
     const LaunchConfig& config = launch.config;
     block.launch = &launch;
-    block.index[0] = static_cast<std::uint32_t>(next_block % config.grid[0]);
-    block.index[1] = static_cast<std::uint32_t>(next_block / config.grid[0] % config.grid[1]);
+    const std::uint64_t index = order(next_block++);
+    block.index[0] = static_cast<std::uint32_t>(index % config.grid[0]);
+    block.index[1] = static_cast<std::uint32_t>(index / config.grid[0] % config.grid[1]);
     block.index[2] =
-        static_cast<std::uint32_t>(next_block / (std::uint64_t{config.grid[0]} * config.grid[1]));
-    ++next_block;
+        static_cast<std::uint32_t>(index / (std::uint64_t{config.grid[0]} * config.grid[1]));
     block.living = threads;
     for (Barrier& barrier : block.barriers) barrier = {};
     block.shared.assign(launch.shared_bytes, std::byte{0});

@@ -137,6 +137,9 @@ struct LaunchConfig {
   /// Blocks that may be under way when not cooperative. A further block is started only when all
   /// that are under way wait or have had a long turn, so usually one runs at a time.
   int resident_blocks = 8;
+  /// 0: blocks begin in order of their linear index. Else in an order drawn by this number, which
+  /// shows programs that count on one.
+  std::uint64_t block_order = 0;
   /// The device's clock in ns (%globaltimer; %clock counts it at `clock_khz`). Must not go
   /// backwards.
   std::uint64_t (*now_ns)(void* context) = nullptr;
@@ -148,9 +151,9 @@ struct LaunchConfig {
 };
 
 /// A kernel that is running. One thread at a time drives it; different executions may run on
-/// different threads. Blocks run in order of their linear index, warps in order, so float atomics
-/// give the same result every time that executions don't overlap. How often `run` is called, and
-/// with what budget, changes no result.
+/// different threads. Blocks run in the order that LaunchConfig::block_order says, warps in order,
+/// so float atomics give the same result every time that executions don't overlap. How often `run`
+/// is called, and with what budget, changes no result.
 ///
 /// The module must outlive its executions. Limits of a launch (threads, shared memory, grid) are
 /// the driver's to check.

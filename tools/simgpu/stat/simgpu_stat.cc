@@ -48,14 +48,16 @@ void print_json(Machine& machine) {
                                 {"node", node},
                                 {"name", machine.spec().name},
                                 {"figures", machine.spec().device_part()},
+                                {"driver_ns", machine.driver_ns()},
                                 {"gpus", nlohmann::ordered_json::array()}};
   for (int i = 0; i < machine.spec().gpus; ++i) out["gpus"].push_back(describe(machine, i));
   std::printf("%s\n", out.dump(2).c_str());
 }
 
 void print_text(Machine& machine) {
-  std::printf("%s (simulated): %s\n", machine.spec().name.c_str(),
-              machine.spec().device_part().c_str());
+  std::printf("%s (simulated): %s\ncalls of memory management took %.3f s\n",
+              machine.spec().name.c_str(), machine.spec().device_part().c_str(),
+              static_cast<double>(machine.driver_ns()) / 1e9);
   for (int i = 0; i < machine.spec().gpus; ++i) {
     const Machine::Counters& counters = machine.counters(i);
     constexpr double kMiB = 1 << 20;
