@@ -159,35 +159,21 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t handle, unsigned* typ
   return answer(type, kBusTypePcie);
 }
 
-// Modes that are off, or have one value, on this device.
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t handle, unsigned* mode) {
-  NVML_ENTER_DEVICE(handle);
-  return answer(mode, 0u);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t handle, unsigned* mode) {
-  NVML_ENTER_DEVICE(handle);
-  return answer(mode, 0u);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t handle, unsigned* mode) {
-  NVML_ENTER_DEVICE(handle);
-  return answer(mode, 0u);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t handle, unsigned* mode) {
-  NVML_ENTER_DEVICE(handle);
-  return answer(mode, 0u);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t handle, unsigned* is_multiple) {
-  NVML_ENTER_DEVICE(handle);
-  return answer(is_multiple, 0u);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t handle, unsigned* is_mig) {
-  NVML_ENTER_DEVICE(handle);
-  return answer(is_mig, 0u);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t handle, unsigned* count) {
-  NVML_ENTER_DEVICE(handle);
-  return answer(count, 0u);
-}
+// Modes that are off, and counts that are zero, on this device.
+#define NVML_ZERO(symbol)                                                 \
+  NVML_EXPORT nvmlReturn_t symbol(nvmlDevice_t handle, unsigned* value) { \
+    NVML_ENTER_DEVICE(handle);                                            \
+    return answer(value, 0u);                                             \
+  }
+NVML_ZERO(nvmlDeviceGetComputeMode)
+NVML_ZERO(nvmlDeviceGetPersistenceMode)
+NVML_ZERO(nvmlDeviceGetDisplayMode)
+NVML_ZERO(nvmlDeviceGetDisplayActive)
+NVML_ZERO(nvmlDeviceGetMultiGpuBoard)
+NVML_ZERO(nvmlDeviceIsMigDeviceHandle)
+NVML_ZERO(nvmlDeviceGetMaxMigDeviceCount)
+#undef NVML_ZERO
+
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t handle, unsigned* board) {
   NVML_ENTER_DEVICE(handle);
   return answer(board, bus_of(device) << 8);

@@ -91,50 +91,21 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle,
   return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t handle, unsigned* count,
-                                                              nvmlProcessInfo_v1_t* entries) {
-  return compute_processes(handle, count, entries);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t handle,
-                                                                 unsigned* count,
-                                                                 nvmlProcessInfo_v2_t* entries) {
-  return compute_processes(handle, count, entries);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t handle,
-                                                                 unsigned* count,
-                                                                 nvmlProcessInfo_v2_t* entries) {
-  return compute_processes(handle, count, entries);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t handle, unsigned* count,
-                                                               nvmlProcessInfo_v1_t*) {
-  return no_processes(handle, count);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t handle,
-                                                                  unsigned* count,
-                                                                  nvmlProcessInfo_v2_t*) {
-  return no_processes(handle, count);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t handle,
-                                                                  unsigned* count,
-                                                                  nvmlProcessInfo_v2_t*) {
-  return no_processes(handle, count);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t handle,
-                                                                 unsigned* count,
-                                                                 nvmlProcessInfo_v1_t*) {
-  return no_processes(handle, count);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t handle,
-                                                                    unsigned* count,
-                                                                    nvmlProcessInfo_v2_t*) {
-  return no_processes(handle, count);
-}
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t handle,
-                                                                    unsigned* count,
-                                                                    nvmlProcessInfo_v2_t*) {
-  return no_processes(handle, count);
-}
+// Each list has three versions; the second brought another entry.
+#define NVML_PROCESSES(symbol, Entry, call)                             \
+  NVML_EXPORT nvmlReturn_t symbol(nvmlDevice_t handle, unsigned* count, \
+                                  [[maybe_unused]] Entry* entries) {    \
+    return call;                                                        \
+  }
+#define NVML_PROCESS_LISTS(base, call)                  \
+  NVML_PROCESSES(base, nvmlProcessInfo_v1_t, call)      \
+  NVML_PROCESSES(base##_v2, nvmlProcessInfo_v2_t, call) \
+  NVML_PROCESSES(base##_v3, nvmlProcessInfo_v2_t, call)
+NVML_PROCESS_LISTS(nvmlDeviceGetComputeRunningProcesses, compute_processes(handle, count, entries))
+NVML_PROCESS_LISTS(nvmlDeviceGetGraphicsRunningProcesses, no_processes(handle, count))
+NVML_PROCESS_LISTS(nvmlDeviceGetMPSComputeRunningProcesses, no_processes(handle, count))
+#undef NVML_PROCESS_LISTS
+#undef NVML_PROCESSES
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t handle,
                                                                nvmlProcessDetailList_v1_t* answer) {
