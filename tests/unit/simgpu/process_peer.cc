@@ -34,6 +34,17 @@ void add_one(CUdeviceptr pointer, std::size_t bytes, unsigned char expected) {
   check(cuMemcpyHtoD(pointer, host.data(), bytes), 12);
 }
 
+template <typename Handle>
+Handle from_hex(const char* text) {
+  Handle handle{};
+  for (std::size_t i = 0; i < sizeof handle; ++i) {
+    unsigned byte = 0;
+    std::sscanf(text + 2 * i, "%2x", &byte);
+    reinterpret_cast<unsigned char*>(&handle)[i] = static_cast<unsigned char>(byte);
+  }
+  return handle;
+}
+
 /// peer descriptor FD BYTE: imports, maps, adds one.
 void use_descriptor(char** arguments) {
   CUmemGenericAllocationHandle handle = 0;
@@ -50,12 +61,7 @@ void use_descriptor(char** arguments) {
 
 /// peer ipc HEX BYTES BYTE: opens the handle twice, adds one, closes it twice.
 void use_ipc(char** arguments) {
-  CUipcMemHandle handle{};
-  for (std::size_t i = 0; i < sizeof handle; ++i) {
-    unsigned byte = 0;
-    std::sscanf(arguments[0] + 2 * i, "%2x", &byte);
-    reinterpret_cast<unsigned char*>(&handle)[i] = static_cast<unsigned char>(byte);
-  }
+  const auto handle = from_hex<CUipcMemHandle>(arguments[0]);
   CUdeviceptr first = 0, second = 0;
   check(cuIpcOpenMemHandle(&first, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), 30);
   check(cuIpcOpenMemHandle(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), 31);
@@ -65,6 +71,76 @@ void use_ipc(char** arguments) {
           static_cast<unsigned char>(std::atoi(arguments[2])));
   check(cuIpcCloseMemHandle(first), 34);
   if (cuIpcCloseMemHandle(first) == CUDA_SUCCESS) exit(35);
+}
+
+/// peer event EVENT MEMORY: says "opened"; waits on a stream for the event,
+/// whose record the memory's filling with 7 precedes, adds one, and records the event again.
+void use_event(char** arguments) {
+  CUevent event = nullptr;
+  CUdeviceptr pointer = 0;
+  CUstream stream = nullptr;
+  check(cuIpcOpenEventHandle(&event, from_hex<CUipcEventHandle>(arguments[0])), 60);
+  check(cuIpcOpenMemHandle(&pointer, from_hex<CUipcMemHandle>(arguments[1]),
+                           CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+        61);
+  check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 62);
+  if (cuEventQuery(event) != CUDA_ERROR_NOT_READY) exit(63);
+  check(cuStreamWaitEvent(stream, event, 0), 64);
+  std::printf("opened\n");
+  std::fflush(stdout);
+  unsigned char byte = 0;
+  check(cuMemcpyDtoHAsync(&byte, pointer, 1, stream), 65);
+  check(cuStreamSynchronize(stream), 66);
+  if (byte != 7) exit(67);
+  check(cuEventSynchronize(event), 68);
+  check(cuEventQuery(event), 69);
+  check(cuMemsetD8Async(pointer, 8, 1, stream), 70);
+  check(cuEventRecord(event, stream), 71);
+  check(cuEventSynchronize(event), 72);
+  float ms = 0;
+  if (cuEventElapsedTime(&ms, event, event) != CUDA_ERROR_INVALID_HANDLE) exit(73);
+  check(cuEventDestroy(event), 74);
+}
+
+/// peer record EVENT WORD: records the event behind a wait for a word of its own that nobody sets,
+/// says so, and stays.
+void record_and_stay(char** arguments) {
+  CUevent event = nullptr;
+  CUdeviceptr word = 0;
+  CUstream stream = nullptr;
+  check(cuIpcOpenEventHandle(&event, from_hex<CUipcEventHandle>(arguments[0])), 80);
+  check(cuMemAlloc(&word, 4), 81);
+  check(cuMemsetD32(word, 0, 1), 82);
+  check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 83);
+  check(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ), 84);
+  check(cuEventRecord(event, stream), 85);
+  std::printf("recorded\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
+/// peer pool FD POINTER BYTES BYTE: imports the pool and the allocation twice, adds one, frees it
+/// in stream order each time.
+void use_pool(char** arguments) {
+  CUmemoryPool pool = nullptr;
+  check(cuMemPoolImportFromShareableHandle(&pool, reinterpret_cast<void*>(std::atol(arguments[0])),
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+        90);
+  auto data = from_hex<CUmemPoolPtrExportData>(arguments[1]);
+  CUdeviceptr pointer = 0, again = 0;
+  if (cuMemAllocFromPoolAsync(&pointer, 16, pool, nullptr) != CUDA_ERROR_INVALID_VALUE) exit(91);
+  if (cuDeviceSetMemPool(0, pool) != CUDA_ERROR_INVALID_VALUE) exit(92);
+  check(cuMemPoolImportPointer(&pointer, pool, &data), 93);
+  if (cuMemPoolImportPointer(&again, pool, &data) == CUDA_SUCCESS) exit(94);
+  add_one(pointer, static_cast<std::size_t>(std::atol(arguments[2])),
+          static_cast<unsigned char>(std::atoi(arguments[3])));
+  check(cuMemFreeAsync(pointer, nullptr), 95);
+  check(cuCtxSynchronize(), 96);
+  unsigned char byte = 0;
+  if (cuMemcpyDtoH(&byte, pointer, 1) == CUDA_SUCCESS) exit(97);
+  check(cuMemPoolImportPointer(&pointer, pool, &data), 98);
+  check(cuMemFree(pointer), 99);
+  check(cuMemPoolDestroy(pool), 100);
 }
 
 /// peer hold BYTES: says "held" and stays.
@@ -89,6 +165,12 @@ int main(int argc, char** argv) {
     use_ipc(argv + 2);
   } else if (what == "hold") {
     hold(argv + 2);
+  } else if (what == "event") {
+    use_event(argv + 2);
+  } else if (what == "pool") {
+    use_pool(argv + 2);
+  } else if (what == "record") {
+    record_and_stay(argv + 2);
   } else if (what == "leave") {
     CUdeviceptr pointer = 0;  // exits with work in flight and nothing freed
     check(cuMemAlloc(&pointer, kBytes), 50);

@@ -18,6 +18,55 @@ namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
 
+/// A peer that runs beside the test. Killed at the end.
+class Peer {
+ public:
+  explicit Peer(std::vector<std::string> arguments) {
+    int ends[2];
+    if (pipe(ends) != 0) std::abort();
+    arguments.insert(arguments.begin(), PLEXRL_TEST_PEER);
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    if (posix_spawn(&pid_, pointers[0], &actions, nullptr, pointers.data(), environ) != 0) pid_ = 0;
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    out_ = ends[0];
+  }
+  ~Peer() {
+    kill_now();
+    close(out_);
+  }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  /// The next line that it writes.
+  std::string said() const {
+    std::string line;
+    for (char c = 0; read(out_, &c, 1) == 1 && c != '\n';) line += c;
+    return line;
+  }
+  /// Waits for its end and returns its exit status.
+  int status() {
+    int status = -1;
+    if (pid_ > 0) waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  void kill_now() {
+    if (pid_ > 0) kill(pid_, SIGKILL);
+    status();
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int out_ = -1;
+};
+
 class ProcessTest : public DriverTest {
  protected:
   static std::string peer(const std::string& arguments) {
@@ -69,7 +118,8 @@ TEST_F(ProcessTest, ADescriptorCarriesMemoryToAnotherProcess) {
   EXPECT_EQ(before + 2 * kMiB, free_bytes()) << "the peer's import went with it";
 }
 
-std::string hex(const CUipcMemHandle& handle) {
+template <typename Handle>
+std::string hex(const Handle& handle) {
   std::string text;
   char digits[3];
   for (std::size_t i = 0; i < sizeof handle; ++i) {
@@ -161,24 +211,154 @@ TEST_F(ProcessTest, TheDeviceLogHasALineForEachPieceOfWork) {
 
 TEST_F(ProcessTest, AKilledPeersMemoryComesBack) {
   const std::size_t before = free_bytes();
-  int ends[2];
-  ASSERT_EQ(0, pipe(ends));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  std::string path = PLEXRL_TEST_PEER, what = "hold", bytes = std::to_string(20 * kMiB);
-  char* arguments[] = {path.data(), what.data(), bytes.data(), nullptr};
-  pid_t child = 0;
-  ASSERT_EQ(0, posix_spawn(&child, path.c_str(), &actions, nullptr, arguments, environ));
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  char said[8] = "";
-  ASSERT_EQ(5, read(ends[0], said, 5));
+  Peer child({"hold", std::to_string(20 * kMiB)});
+  ASSERT_EQ("held", child.said());
   EXPECT_EQ(before - 22 * kMiB, free_bytes()) << "20 MiB and 2 MiB of context";
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  close(ends[0]);
+  child.kill_now();
   EXPECT_EQ(before, free_bytes());
+}
+
+class IpcEventTest : public ProcessTest {
+ protected:
+  void SetUp() override {
+    ProcessTest::SetUp();
+    ASSERT_EQ(CUDA_SUCCESS,
+              cuEventCreate(&event_, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    ASSERT_EQ(CUDA_SUCCESS, cuIpcGetEventHandle(&handle_, event_));
+  }
+  CUevent event_ = nullptr;
+  CUipcEventHandle handle_{};
+};
+
+TEST_F(IpcEventTest, OrdersTheStreamsOfTwoProcessesBothWays) {
+  CUdeviceptr gate = 0, shared = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAlloc(&gate, 4));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAlloc(&shared, 4));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemsetD32(gate, 0, 1));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemsetD32(shared, 0, 1));
+  ASSERT_EQ(CUDA_SUCCESS, cuCtxSynchronize());
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamWaitValue32(stream_, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemsetD8Async(shared, 7, 1, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(event_, stream_));
+  CUipcMemHandle memory;
+  ASSERT_EQ(CUDA_SUCCESS, cuIpcGetMemHandle(&memory, shared));
+  Peer peer({"event", hex(handle_), hex(memory)});
+  ASSERT_EQ("opened", peer.said()) << "the peer's stream waits for the event";
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, cuEventQuery(event_));
+  CUstream opener = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamCreate(&opener, CU_STREAM_NON_BLOCKING));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamWriteValue32(opener, gate, 1, 0));
+  EXPECT_EQ(0, peer.status());
+  EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(event_)) << "the peer's record";
+  EXPECT_TRUE(is_filled(shared, 1, 8));
+  EXPECT_EQ(CUDA_SUCCESS, cuEventDestroy(event_));
+  EXPECT_EQ(60, run("event " + hex(handle_) + " " + hex(memory)))
+      << "a handle of a destroyed event opens nothing";
+}
+
+TEST_F(IpcEventTest, ARecordOfAKilledProcessHoldsNobodyUp) {
+  EXPECT_EQ(CUDA_SUCCESS, cuEventQuery(event_)) << "never recorded";
+  Peer peer({"record", hex(handle_)});
+  ASSERT_EQ("recorded", peer.said());
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, cuEventQuery(event_));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamWaitEvent(stream_, event_, 0));
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(stream_));
+  peer.kill_now();
+  EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream_));
+  EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(event_));
+}
+
+TEST_F(IpcEventTest, OnlyEventsMadeForItHaveHandlesAndOnlyForOthers) {
+  CUipcEventHandle handle{};
+  CUevent plain = nullptr, opened = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&handle, plain));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle(nullptr, event_));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&handle, nullptr));
+  EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&opened, handle_));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&opened, CUipcEventHandle{}));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(nullptr, handle_));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&plain, CU_EVENT_INTERPROCESS))
+      << "such an event has no timing";
+}
+
+class SharedPoolTest : public ProcessTest {
+ protected:
+  static CUmemPoolProps properties(CUmemAllocationHandleType type) {
+    CUmemPoolProps result{};
+    result.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    result.handleTypes = type;
+    result.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    return result;
+  }
+  void SetUp() override {
+    ProcessTest::SetUp();
+    const CUmemPoolProps shared = properties(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    ASSERT_EQ(CUDA_SUCCESS, cuMemPoolCreate(&pool_, &shared));
+  }
+  CUmemoryPool pool_ = nullptr;
+};
+
+TEST_F(SharedPoolTest, AllocationsAreReachedAtTheirPlaceAndGoWhenBothHaveFreedThem) {
+  const std::size_t before = free_bytes();
+  CUdeviceptr neighbour = 0, pointer = 0;
+  // The second begins beyond the first frame of what the pool has reserved.
+  const std::size_t bytes = 3 * kMiB + 100;
+  CUdeviceptr whole = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&whole, 8 * kMiB, pool_, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFreeAsync(whole, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&neighbour, bytes, pool_, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&pointer, bytes, pool_, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemsetD8Async(neighbour, 99, bytes, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemsetD8Async(pointer, 5, bytes, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream_));
+  int descriptor = -1;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemPoolExportToShareableHandle(
+                              &descriptor, pool_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  const int inherited = dup(descriptor);  // without close-on-exec
+  CUmemPoolPtrExportData data;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemPoolExportPointer(&data, pointer));
+  const std::string arguments =
+      "pool " + std::to_string(inherited) + " " + hex(data) + " " + std::to_string(bytes);
+  EXPECT_EQ(0, run(arguments + " 5"));
+  EXPECT_TRUE(is_filled(pointer, bytes, 6));
+  EXPECT_TRUE(is_filled(neighbour, bytes, 99));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFreeAsync(pointer, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFreeAsync(neighbour, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream_));
+  EXPECT_EQ(before, free_bytes());
+  EXPECT_EQ(93, run(arguments + " 6")) << "what was freed can't be imported";
+  close(inherited);
+  close(descriptor);
+  EXPECT_EQ(CUDA_SUCCESS, cuMemPoolDestroy(pool_));
+}
+
+TEST_F(SharedPoolTest, OnlyWhatWasMadeForItIsShared) {
+  const CUmemPoolProps plain_properties = properties(CU_MEM_HANDLE_TYPE_NONE);
+  CUmemoryPool plain = nullptr, imported = nullptr;
+  CUmemPoolPtrExportData data{};
+  CUdeviceptr pointer = 0, shared = 0;
+  int descriptor = -1;
+  constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemPoolCreate(&plain, &plain_properties));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&pointer, 64, plain, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&shared, 64, pool_, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemPoolExportPointer(&data, shared));
+  const auto invalid = [](CUresult result) { EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, result); };
+  invalid(cuMemPoolExportToShareableHandle(&descriptor, plain, kDescriptor, 0));
+  invalid(cuMemPoolExportToShareableHandle(nullptr, pool_, kDescriptor, 0));
+  invalid(cuMemPoolExportToShareableHandle(&descriptor, pool_, CU_MEM_HANDLE_TYPE_WIN32, 0));
+  invalid(cuMemPoolExportToShareableHandle(&descriptor, pool_, kDescriptor, 1));
+  EXPECT_EQ(-1, descriptor);
+  invalid(cuMemPoolExportPointer(&data, pointer));
+  invalid(cuMemPoolExportPointer(&data, words_));
+  invalid(cuMemPoolExportPointer(nullptr, shared));
+  invalid(cuMemPoolImportPointer(&pointer, pool_, &data));
+  invalid(
+      cuMemPoolImportFromShareableHandle(&imported, reinterpret_cast<void*>(0L), kDescriptor, 0));
+  invalid(cuMemPoolImportFromShareableHandle(nullptr, nullptr, kDescriptor, 0));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemPoolDestroy(plain));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemPoolDestroy(pool_));
 }
 
 }  // namespace

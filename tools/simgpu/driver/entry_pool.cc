@@ -1,5 +1,7 @@
 // Memory pools and stream-ordered allocation ("Stream Ordered Memory Allocator", CUDA driver API).
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -11,7 +13,7 @@
 namespace plexrl::simgpu {
 namespace {
 
-/// Guards the three below. A pool that was destroyed while memory of it lives is in `leaving` only.
+/// Guards the sets below. A pool that was destroyed while memory of it lives is in `leaving` only.
 std::mutex pools_mutex;
 std::set<MemoryPool*> pools;
 std::set<MemoryPool*> leaving;
@@ -40,12 +42,6 @@ MemoryPool* current_pool(int device) {
     if (current_pools[device] != nullptr) return current_pools[device];
   }
   return default_pool(device);
-}
-
-MemoryPool* find_pool(CUmemoryPool handle) {
-  const std::lock_guard lock(pools_mutex);
-  auto* const pool = reinterpret_cast<MemoryPool*>(handle);
-  return pools.count(pool) != 0 ? pool : nullptr;
 }
 
 /// Deletes pools that were destroyed and whose memory has all come back since.
@@ -135,13 +131,26 @@ CUresult check_location(const CUmemLocation* location, CUmemAllocationType type)
 
 CUresult set_current(int ordinal, CUmemoryPool handle) {
   MemoryPool* const pool = find_pool(handle);
-  if (pool == nullptr || pool->device() != device_of(ordinal)) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || pool->device() != device_of(ordinal) || pool->is_imported())
+    return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pools_mutex);
   current_pools[pool->device()] = pool;
   return CUDA_SUCCESS;
 }
 
 }  // namespace
+
+MemoryPool* find_pool(CUmemoryPool handle) {
+  const std::lock_guard lock(pools_mutex);
+  auto* const pool = reinterpret_cast<MemoryPool*>(handle);
+  return pools.count(pool) != 0 ? pool : nullptr;
+}
+
+CUmemoryPool keep_pool(MemoryPool* pool) {
+  const std::lock_guard lock(pools_mutex);
+  pools.insert(pool);
+  return handle_of(pool);
+}
 
 void trim_pools(int device) {
   const std::lock_guard lock(pools_mutex);
@@ -178,13 +187,13 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool, const CUmemPo
   if (const CUresult result = check_location(&props->location, props->allocType);
       result != CUDA_SUCCESS)
     return result;
-  // The device reports no handle types for pools
-  // (CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES).
-  if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  auto* const made = new MemoryPool(device_of(props->location.id), props->maxSize);
-  const std::lock_guard lock(pools_mutex);
-  pools.insert(made);
-  *pool = handle_of(made);
+  const bool is_shareable = props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!is_shareable && props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  std::uint64_t tag = 0;
+  if (is_shareable && getrandom(&tag, sizeof tag, 0) != sizeof tag)
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  *pool = keep_pool(new MemoryPool(device_of(props->location.id), props->maxSize, tag));
   return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,6 @@
-// Streams, events, host functions, and stream memory operations.
+// Streams, host functions, and stream memory operations.
 
 #include <algorithm>
-#include <set>
 
 #include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/device_memory.h"
@@ -12,9 +11,6 @@ namespace plexrl::simgpu {
 namespace {
 
 constexpr std::uint64_t kPollNs = 50'000;  // a stream that waits for a value looks so often
-
-std::mutex events_mutex;
-std::set<Event*> events;
 
 /// The per-thread default stream of each context that the thread used; ends with the thread.
 struct PerThreadStreams {
@@ -129,68 +125,6 @@ CUresult stream_device(bool per_thread, CUstream handle, CUdevice* device) {
     *device = static_cast<CUdevice>(
         std::find(visible.begin(), visible.end(), s->context()->device) - visible.begin());
   });
-}
-
-CUresult record_event(bool per_thread, CUevent handle, CUstream stream_handle) {
-  if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
-  auto* const event = reinterpret_cast<Event*>(handle);
-  Stream* stream = nullptr;
-  if (const CUresult found = find_stream(stream_handle, per_thread, &stream); found != CUDA_SUCCESS)
-    return found;
-  if (stream->context() != event->context) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult error = stream->context()->error.load(); error != CUDA_SUCCESS) return error;
-  CUresult captured = CUDA_SUCCESS;
-  if (capture_event_record(stream, event, &captured)) return captured;
-  CompletionPtr done = stream->enqueue(std::make_unique<EmptyOperation>());
-  const std::lock_guard lock(event->mutex);
-  event->recorded = std::move(done);
-  event->captured_in = nullptr;
-  event->captured_node = nullptr;
-  return CUDA_SUCCESS;
-}
-
-CUresult external_event(bool per_thread, CUstream stream_handle, CUevent handle,
-                        CUgraphNodeType type) {
-  if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
-  Stream* stream = nullptr;
-  if (const CUresult found = find_stream(stream_handle, per_thread, &stream); found != CUDA_SUCCESS)
-    return found;
-  return capture_external_event(stream, reinterpret_cast<Event*>(handle), type);
-}
-
-CUresult record_event_with_flags(bool per_thread, CUevent handle, CUstream stream, unsigned flags) {
-  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (flags == CU_EVENT_RECORD_EXTERNAL) {
-    return external_event(per_thread, stream, handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
-  }
-  return record_event(per_thread, handle, stream);
-}
-
-CUresult wait_event(bool per_thread, CUstream stream_handle, CUevent handle, unsigned flags) {
-  if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
-  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (flags == CU_EVENT_WAIT_EXTERNAL) {
-    return external_event(per_thread, stream_handle, handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
-  }
-  auto* const event = reinterpret_cast<Event*>(handle);
-  Stream* stream = nullptr;
-  if (const CUresult found = find_stream(stream_handle, per_thread, &stream); found != CUDA_SUCCESS)
-    return found;
-  CUresult captured = CUDA_SUCCESS;
-  if (capture_event_wait(stream, event, &captured)) return captured;
-  CompletionPtr recorded;
-  {
-    const std::lock_guard lock(event->mutex);
-    recorded = event->recorded;
-  }
-  if (recorded != nullptr && !recorded->is_done()) {
-    stream->wait_for(std::move(recorded));
-    stream->enqueue(
-        std::make_unique<EmptyOperation>());  // the wait itself has a place in the stream's order
-  }
-  return CUDA_SUCCESS;
 }
 
 CUresult launch_host_function(bool per_thread, CUstream stream, CUhostFn function, void* data) {
@@ -309,11 +243,6 @@ CUresult batch_memory_operations(bool per_thread, CUstream stream, unsigned coun
 
 }  // namespace
 
-bool is_event(CUevent handle) {
-  const std::lock_guard lock(events_mutex);
-  return events.count(reinterpret_cast<Event*>(handle)) != 0;
-}
-
 CUresult find_stream(CUstream handle, bool per_thread, Stream** stream) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
     Context* context = nullptr;
@@ -384,8 +313,6 @@ SIMGPU_PAIR(cuStreamGetCtx_v2, _ptsz, stream_context_v2,
             (CUstream stream, CUcontext* context, CUgreenCtx* green), stream, context, green)
 SIMGPU_PAIR(cuStreamGetDevice, _ptsz, stream_device, (CUstream stream, CUdevice* device), stream,
             device)
-SIMGPU_PAIR(cuStreamWaitEvent, _ptsz, wait_event,
-            (CUstream stream, CUevent event, unsigned int flags), stream, event, flags)
 SIMGPU_PAIR(cuLaunchHostFunc, _ptsz, launch_host_function,
             (CUstream stream, CUhostFn function, void* data), stream, function, data)
 SIMGPU_PAIR(cuStreamAddCallback, _ptsz, add_callback,
@@ -407,82 +334,3 @@ SIMGPU_PAIR(cuStreamBatchMemOp_v2, _ptsz, batch_memory_operations,
             (CUstream stream, unsigned int count, CUstreamBatchMemOpParams* operations,
              unsigned int flags),
             stream, count, operations, flags)
-
-SIMGPU_EXPORT CUresult CUDAAPI cuEventCreate(CUevent* handle, unsigned int flags) {
-  SIMGPU_ENTER_CONTEXT(cuEventCreate);
-  constexpr unsigned kKnown =
-      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-  if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  auto* const event = new Event(flags, context);
-  const std::lock_guard lock(events_mutex);
-  events.insert(event);
-  *handle = reinterpret_cast<CUevent>(event);
-  return CUDA_SUCCESS;
-}
-
-SIMGPU_EXPORT CUresult CUDAAPI cuEventDestroy_v2(CUevent handle) {
-  SIMGPU_ENTER(cuEventDestroy_v2);
-  const std::lock_guard lock(events_mutex);
-  if (events.erase(reinterpret_cast<Event*>(handle)) == 0) return CUDA_ERROR_INVALID_HANDLE;
-  delete reinterpret_cast<Event*>(handle);
-  return CUDA_SUCCESS;
-}
-
-SIMGPU_PAIR(cuEventRecord, _ptsz, record_event, (CUevent event, CUstream stream), event, stream)
-SIMGPU_PAIR(cuEventRecordWithFlags, _ptsz, record_event_with_flags,
-            (CUevent event, CUstream stream, unsigned int flags), event, stream, flags)
-
-namespace {
-
-CompletionPtr recorded_end(Event* event) {
-  const std::lock_guard lock(event->mutex);
-  return event->recorded;
-}
-
-}  // namespace
-
-SIMGPU_EXPORT CUresult CUDAAPI cuEventQuery(CUevent handle) {
-  SIMGPU_ENTER(cuEventQuery);
-  if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
-  auto* const event = reinterpret_cast<Event*>(handle);
-  if (const CUresult refused = refuse_captured(event); refused != CUDA_SUCCESS) return refused;
-  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-  if (const CUresult error = event->context->error.load(); error != CUDA_SUCCESS) return error;
-  const CompletionPtr end = recorded_end(event);
-  return end == nullptr || end->is_done() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
-SIMGPU_EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
-  SIMGPU_ENTER(cuEventSynchronize);
-  if (!is_event(handle)) return CUDA_ERROR_INVALID_HANDLE;
-  auto* const event = reinterpret_cast<Event*>(handle);
-  if (const CUresult refused = refuse_captured(event); refused != CUDA_SUCCESS) return refused;
-  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
-  if (const CompletionPtr end = recorded_end(event); end != nullptr) end->wait();
-  trim_pools(event->context->device);
-  return event->context->error.load();
-}
-
-SIMGPU_EXPORT CUresult CUDAAPI cuEventElapsedTime_v2(float* milliseconds, CUevent start,
-                                                     CUevent end) {
-  SIMGPU_ENTER(cuEventElapsedTime_v2);
-  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_event(start) || !is_event(end)) return CUDA_ERROR_INVALID_HANDLE;
-  auto* const first = reinterpret_cast<Event*>(start);
-  auto* const second = reinterpret_cast<Event*>(end);
-  if (((first->flags | second->flags) & CU_EVENT_DISABLE_TIMING) != 0)
-    return CUDA_ERROR_INVALID_HANDLE;
-  const CompletionPtr from = recorded_end(first);
-  const CompletionPtr to = recorded_end(second);
-  if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!from->is_done() || !to->is_done()) return CUDA_ERROR_NOT_READY;
-  *milliseconds = static_cast<float>(
-      static_cast<double>(static_cast<std::int64_t>(to->end_ns() - from->end_ns())) * 1e-6);
-  return CUDA_SUCCESS;
-}
-
-SIMGPU_EXPORT CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
-  return cuEventElapsedTime_v2(milliseconds, start, end);
-}

@@ -15,6 +15,7 @@
 #include "tools/simgpu/driver/machine_state.h"
 #include "tools/simgpu/driver/pool_file.h"
 #include "tools/simgpu/driver/process_start.h"
+#include "tools/simgpu/driver/shared_event.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -153,6 +154,7 @@ bool Machine::initialise(std::string* error) {
     if (device.pool_path[0] != 0) unlink(device.pool_path);
   }
   remove_abandoned_pool_files();
+  remove_shared_events(folder_);
   std::memset(static_cast<void*>(state_), 0, sizeof *state_);
   std::snprintf(state_->device_part, sizeof state_->device_part, "%s", spec_.device_part().c_str());
   state_->next_tag = now_ns() | 1;
@@ -219,6 +221,7 @@ void Machine::leave() {
   for (DeviceState& device : state_->devices) {
     if (device.pool_path[0] != 0) unlink(device.pool_path);
   }
+  remove_shared_events(folder_);
   unlink((folder_ + "/state").c_str());
   unlink((folder_ + "/lock").c_str());
   rmdir(folder_.c_str());

@@ -19,11 +19,16 @@ std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
 
 }  // namespace
 
-MemoryPool::MemoryPool(int device, std::uint64_t max_bytes)
-    : device_(device), max_bytes_(max_bytes), readable_(1u << device), writable_(1u << device) {}
+MemoryPool::MemoryPool(int device, std::uint64_t max_bytes, std::uint64_t tag, bool is_imported)
+    : device_(device),
+      max_bytes_(max_bytes),
+      tag_(tag),
+      is_imported_(is_imported),
+      readable_(1u << device),
+      writable_(1u << device) {}
 
 CUresult MemoryPool::allocate(std::uint64_t bytes, Stream* stream, std::uint64_t* address) {
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0 || is_imported_) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > driver()->machine->total_bytes(device_)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t size = round_up(bytes, kAlignment);
   CompletionPtr after;
@@ -48,19 +53,78 @@ CUresult MemoryPool::allocate(std::uint64_t bytes, Stream* stream, std::uint64_t
     }
   }
   if (found == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  living_[found] = size;
+  hand_out(found, size, bytes);
+  lock.unlock();
+  if (after != nullptr) stream->wait_for(std::move(after));
+  *address = found;
+  return CUDA_SUCCESS;
+}
+
+void MemoryPool::hand_out(std::uint64_t address, std::uint64_t size, std::uint64_t bytes) {
+  living_[address] = size;
   used_ += size;
   used_high_ = std::max(used_high_, used_);
   Range range;
-  range.base = found;
+  range.base = address;
   range.bytes = bytes;
   range.kind = Range::Kind::kPool;
   range.device = device_;
   range.id = driver()->addresses.next_id();
   range.pool = this;
   driver()->addresses.add(range);
-  lock.unlock();
-  if (after != nullptr) stream->wait_for(std::move(after));
+}
+
+bool MemoryPool::locate(std::uint64_t address, Part* part) {
+  const std::lock_guard lock(mutex_);
+  if (living_.count(address) == 0) return false;
+  const auto range = driver()->addresses.find(address);
+  if (!range) return false;
+  const auto& [base, segment] = *std::prev(segments_.upper_bound(address));
+  *part = {segment.allocation, driver()->machine->tag_of(segment.allocation), address - base,
+           range->bytes};
+  return true;
+}
+
+CUresult MemoryPool::import(const Part& part, std::uint64_t* address) {
+  Machine& machine = *driver()->machine;
+  const std::lock_guard lock(mutex_);
+  settle();
+  // A failure leaves no segment that nothing is in.
+  const auto fail = [this](CUresult result) {
+    trim_locked(0);
+    return result;
+  };
+  auto segment = std::find_if(segments_.begin(), segments_.end(), [&](const auto& one) {
+    return one.second.allocation == part.allocation &&
+           machine.tag_of(part.allocation) == part.allocation_tag;
+  });
+  if (segment == segments_.end()) {
+    if (!machine.import_id(part.allocation, part.allocation_tag)) return CUDA_ERROR_INVALID_VALUE;
+    const bool is_ours = machine.device_of(part.allocation) == device_;
+    if (const CUresult result = is_ours ? add_segment(part.allocation) : CUDA_ERROR_INVALID_VALUE;
+        result != CUDA_SUCCESS) {
+      machine.release(part.allocation);
+      return result;
+    }
+    segment = std::find_if(segments_.begin(), segments_.end(), [&](const auto& one) {
+      return one.second.allocation == part.allocation;
+    });
+  }
+  const std::uint64_t size = round_up(part.bytes, kAlignment);
+  const std::uint64_t found = segment->first + part.offset;
+  auto& holes = segment->second.holes;
+  auto hole = holes.upper_bound(found);
+  if (part.offset >= segment->second.bytes || hole == holes.begin())
+    return fail(CUDA_ERROR_INVALID_VALUE);
+  --hole;
+  const std::uint64_t start = hole->first;
+  const std::uint64_t end = start + hole->second;
+  if (found >= end) return fail(CUDA_ERROR_ALREADY_MAPPED);
+  if (part.bytes == 0 || size > end - found) return fail(CUDA_ERROR_INVALID_VALUE);
+  holes.erase(hole);
+  if (found > start) holes[start] = found - start;
+  if (found + size < end) holes[found + size] = end - found - size;
+  hand_out(found, size, part.bytes);
   *address = found;
   return CUDA_SUCCESS;
 }
@@ -92,6 +156,7 @@ void MemoryPool::give_back(std::uint64_t address, const Stream* stream, Completi
   } else {
     pending_.push_back({address, size, stream->id(), std::move(end)});
   }
+  if (is_imported_) trim_locked(0);
 }
 
 void MemoryPool::settle() {
@@ -157,14 +222,19 @@ std::uint64_t MemoryPool::from_pending(std::uint64_t bytes, const Stream* stream
 bool MemoryPool::grow(std::uint64_t bytes) {
   const std::uint64_t size = round_up(bytes, kFrameBytes);
   if (max_bytes_ != 0 && reserved_ + size > max_bytes_) return false;
-  Driver* const d = driver();
   std::uint32_t allocation = 0;
-  if (!d->machine->allocate(device_, size, &allocation)) return false;
+  if (!driver()->machine->allocate(device_, size, &allocation)) return false;
+  if (add_segment(allocation) == CUDA_SUCCESS) return true;
+  driver()->machine->release(allocation);
+  return false;
+}
+
+/// Maps an allocation that this process holds. Errors: OUT_OF_MEMORY without address space.
+CUresult MemoryPool::add_segment(std::uint32_t allocation) {
+  Driver* const d = driver();
+  const std::uint64_t size = d->machine->bytes_of(allocation);
   const std::uint64_t base = d->addresses.reserve(size, kFrameBytes, 0);
-  if (base == 0) {
-    d->machine->release(allocation);
-    return false;
-  }
+  if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::vector<std::byte*> frames = d->machine->frames(allocation);
   for (int i = 0; i < kMaxDevices; ++i) {
     if ((readable_ >> i & 1) != 0) d->addresses.map(i, base, frames);
@@ -172,7 +242,7 @@ bool MemoryPool::grow(std::uint64_t bytes) {
   segments_[base] = {size, allocation, {{base, size}}};
   reserved_ += size;
   reserved_high_ = std::max(reserved_high_, reserved_);
-  return true;
+  return CUDA_SUCCESS;
 }
 
 void MemoryPool::drop(std::map<std::uint64_t, Segment>::iterator segment) {

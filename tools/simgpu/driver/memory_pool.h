@@ -18,10 +18,15 @@ namespace plexrl::simgpu {
 /// freed waits as `pending` with the end of its free: the same stream may have it again at once,
 /// because its order protects the bytes; another stream after that end.
 ///
+/// A pool with a tag can be shared with other processes. There an imported pool has the same tag,
+/// allocates nothing, and maps the segments of what is imported into it; a free there gives back
+/// that process's hold only.
+///
 /// Threads: any. No lock is held while a stream is asked for something.
 class MemoryPool {
  public:
-  MemoryPool(int device, std::uint64_t max_bytes);
+  /// `max_bytes` 0: as much as the device has. `tag` 0: not to be shared.
+  MemoryPool(int device, std::uint64_t max_bytes, std::uint64_t tag = 0, bool is_imported = false);
 
   /// Memory for the work that `stream` gets next. Errors: INVALID_VALUE for 0 bytes, OUT_OF_MEMORY.
   CUresult allocate(std::uint64_t bytes, Stream* stream, std::uint64_t* address);
@@ -32,6 +37,20 @@ class MemoryPool {
   void give_back(std::uint64_t address, const Stream* stream, CompletionPtr end);
   /// After take: the allocation stays as it was.
   void keep(std::uint64_t address);
+
+  /// An allocation as other processes know it: a part of one of the machine's allocations.
+  struct Part {
+    std::uint32_t allocation;
+    std::uint64_t allocation_tag;
+    std::uint64_t offset, bytes;  ///< in it; as asked for
+  };
+  /// False: no allocation of this pool is there.
+  bool locate(std::uint64_t address, Part* part);
+  /// Into an imported pool. Errors: INVALID_VALUE when there is no such memory (any more),
+  /// ALREADY_MAPPED, OUT_OF_MEMORY without address space.
+  CUresult import(const Part& part, std::uint64_t* address);
+  std::uint64_t tag() const { return tag_; }
+  bool is_imported() const { return is_imported_; }
 
   /// Gives whole unused segments back to the device while more than `keep_bytes` are reserved.
   void trim(std::uint64_t keep_bytes);
@@ -61,11 +80,15 @@ class MemoryPool {
   std::uint64_t from_holes(std::uint64_t bytes);
   std::uint64_t from_pending(std::uint64_t bytes, const Stream* stream, CompletionPtr* end);
   bool grow(std::uint64_t bytes);
+  CUresult add_segment(std::uint32_t allocation);
+  void hand_out(std::uint64_t address, std::uint64_t size, std::uint64_t bytes);
   void trim_locked(std::uint64_t keep_bytes);
   void drop(std::map<std::uint64_t, Segment>::iterator segment);
 
   const int device_;
-  const std::uint64_t max_bytes_;  ///< 0: as much as the device has
+  const std::uint64_t max_bytes_;
+  const std::uint64_t tag_;
+  const bool is_imported_;
   std::mutex mutex_;
   std::map<std::uint64_t, Segment> segments_;      // by base
   std::map<std::uint64_t, std::uint64_t> living_;  // address -> rounded bytes
@@ -77,6 +100,10 @@ class MemoryPool {
   std::uint64_t used_ = 0, used_high_ = 0;
 };
 
+/// nullptr: no living pool of this process.
+MemoryPool* find_pool(CUmemoryPool handle);
+/// Makes a pool known by its handle.
+CUmemoryPool keep_pool(MemoryPool* pool);
 /// Trims every pool of the device to its threshold; called where a thread has synchronised.
 void trim_pools(int device);
 /// Frees pool memory at once, for cuMemFree. False: `address` is no allocation of a pool.

@@ -97,6 +97,9 @@ CUresult host_work(const CUDA_HOST_NODE_PARAMS& p, NodeWork* work) {
 
 CUresult event_work(CUgraphNodeType type, CUevent event, NodeWork* work) {
   if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+  // What a graph records or waits for stays in this process.
+  if ((reinterpret_cast<Event*>(event)->flags & CU_EVENT_INTERPROCESS) != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   work->type = type;
   work->event = reinterpret_cast<Event*>(event);
   work->context = work->event->context;
