@@ -128,6 +128,34 @@ def case_run_killed(jobs):
         raise Failure(f"{holder} printed something else than alone after its plexrl-run had died")
 
 
+def case_run_and_manager_killed(jobs):
+    """Every plexrl-run is killed, and then the manager, while one job runs and one waits: both finish."""
+    start_both(jobs)
+    (_, holders), (_, waiters) = jobs.one_runs_one_waits()
+    manager = jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"]
+    for name in SEEDS:
+        jobs.process[name].kill()
+        jobs.sandbox.wait(jobs.process[name], expected=-signal.SIGKILL)
+    os.kill(manager, signal.SIGKILL)
+    for pid in holders + waiters:
+        wait_until_gone(pid)
+    for name in SEEDS:
+        if jobs.sandbox.output(name).read_bytes() != jobs.expected[name]:
+            raise Failure(f"{name} printed something else than alone after its plexrl-run had died")
+
+
+def case_no_manager_answers(jobs):
+    """A process of a job whose manager is not there, and does not come, says so in one line and runs unshared."""
+    ids = dict.fromkeys(("PLEXRL_JOB_ID", "PLEXRL_JOB_SECRET"), "1" * 32)
+    stray = jobs.sandbox.alone(jobs.command("ada", hold=False), "stray",
+                               LD_PRELOAD=jobs.sandbox.prefix / "lib/plexrl/libplexrl.so", **ids)
+    if jobs.sandbox.wait(stray) != jobs.expected["ada"]:
+        raise Failure("it printed something else than alone")
+    said = jobs.sandbox.errors("stray").splitlines()
+    if len(said) != 1 or "not sharing the GPU: no node manager answers" not in said[0]:
+        raise Failure(f"it said {said}")
+
+
 def case_holder_stopped(jobs):
     """SIGSTOP to a job that holds the GPU, as Ctrl-Z does it, and SIGCONT later: nobody loses anything."""
     jobs.sandbox.start_manager()

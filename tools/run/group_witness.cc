@@ -18,18 +18,24 @@ constexpr int kLookAgainMs = 100;
 
 std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
 
-// The witness's life: one question (a byte), one answer (the mask), until the other end closes.
-[[noreturn]] void witness(int socket) {
+constexpr char kQuestion = '?';
+constexpr char kFarewell = '.';
+
+// The witness's life: one question (a byte), one answer (the mask), until it is dismissed or the
+// other end closes.
+[[noreturn]] void witness(int socket, const std::function<void()>& inherit) {
   prctl(PR_SET_NAME, "plexrl-witness");
   const int inherited = fcntl(socket, F_DUPFD, 3);
   dup2(inherited, 0);
   close_range(1, ~0U, 0);
+  for (int fd = 1; fd <= 2; ++fd) open("/dev/null", O_RDWR);
   sigset_t all;
   sigfillset(&all);
   const int signals = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
   const auto parent = static_cast<std::uint32_t>(getppid());
   char question;
   while (recv(0, &question, 1, 0) == 1) {
+    if (question == kFarewell) _exit(0);
     std::uint64_t seen = 0;
     signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == sizeof info) {
@@ -39,22 +45,33 @@ std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
     }
     if (send(0, &seen, sizeof seen, MSG_NOSIGNAL) != sizeof seen) break;
   }
+  dup2(1, 0);
+  close(signals);
+  inherit();
   _exit(0);
 }
 
 }  // namespace
 
-GroupWitness::GroupWitness() {
+GroupWitness::GroupWitness(const std::function<void()>& inherit) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
   ScopedFd ours(ends[0]), its(ends[1]);
   pid_ = fork();
-  if (pid_ == 0) witness(its.get());
+  if (pid_ == 0) {
+    ours.reset();
+    witness(its.get(), inherit);
+  }
   if (pid_ > 0) socket_ = std::move(ours);
 }
 
-GroupWitness::~GroupWitness() {
+void GroupWitness::dismiss() {
+  if (socket_) send(socket_.get(), &kFarewell, 1, MSG_NOSIGNAL);
   socket_.reset();
+}
+
+GroupWitness::~GroupWitness() {
+  dismiss();
   if (pid_ <= 0) return;
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -74,8 +91,7 @@ bool GroupWitness::group_got(int signal) {
 
 std::uint64_t GroupWitness::ask() {
   std::uint64_t seen = 0;
-  const char question = '?';
-  if (!socket_ || send(socket_.get(), &question, 1, MSG_NOSIGNAL) != 1) return 0;
+  if (!socket_ || send(socket_.get(), &kQuestion, 1, MSG_NOSIGNAL) != 1) return 0;
   await_answer();
   return recv(socket_.get(), &seen, sizeof seen, 0) == sizeof seen ? seen : 0;
 }

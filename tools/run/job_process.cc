@@ -70,7 +70,8 @@ absl::StatusOr<JobProcess> JobProcess::start(const std::vector<std::string>& com
   return JobProcess(pid);
 }
 
-int JobProcess::wait(GroupWitness& witness, const BlockedSignals& signals) {
+int JobProcess::wait(GroupWitness& witness, const BlockedSignals& signals,
+                     const std::function<void(int)>& on_signal) {
   look_after_child();
   while (status_ < 0) {
     siginfo_t info{};
@@ -78,6 +79,7 @@ int JobProcess::wait(GroupWitness& witness, const BlockedSignals& signals) {
     if (info.si_signo == SIGCHLD) {
       look_after_child();
     } else {
+      on_signal(info.si_signo);
       take_signal(info, witness.group_got(info.si_signo));
     }
     if (stop_requested_ && child_stopped_ && status_ < 0) stop_with_child();

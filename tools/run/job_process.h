@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,10 @@ class JobProcess {
                                                         EnvBlock& env,
                                                         const BlockedSignals& signals);
 
-  /// Waits for the end and returns what plexrl-run returns: the exit status, or 128+n.
-  int wait(GroupWitness& witness, const BlockedSignals& signals);
+  /// Waits for the end and returns what plexrl-run returns: the exit status, or 128+n. `on_signal`
+  /// is called with every signal that plexrl-run takes, before it is forwarded.
+  int wait(GroupWitness& witness, const BlockedSignals& signals,
+           const std::function<void(int)>& on_signal);
 
  private:
   explicit JobProcess(pid_t pid) : pid_(pid) {}

@@ -11,6 +11,7 @@
 #include "tools/run/admission.h"
 #include "tools/run/exit_status.h"
 #include "tools/run/group_witness.h"
+#include "tools/run/heir.h"
 #include "tools/run/installation.h"
 #include "tools/run/job_env.h"
 #include "tools/run/job_process.h"
@@ -132,13 +133,12 @@ std::optional<int> make_plan(const Options& options, Plan& plan) {
   return std::nullopt;
 }
 
-Supervisor supervisor_of(Admission admission) {
-  Supervisor::Job job{.socket = admission.socket,
-                      .start = std::move(admission.start),
-                      .resume = {.job = admission.admitted.job,
-                                 .secret = admission.admitted.secret,
-                                 .submit = admission.submit}};
-  return Supervisor(std::move(admission.link), std::move(job), say);
+Supervisor::Job supervised(Admission& admission) {
+  return {.socket = admission.socket,
+          .start = std::move(admission.start),
+          .resume = {.job = admission.admitted.job,
+                     .secret = admission.admitted.secret,
+                     .submit = admission.submit}};
 }
 
 int run(const Options& options) {
@@ -146,7 +146,9 @@ int run(const Options& options) {
   if (const auto status = make_plan(options, plan)) return *status;
 
   const BlockedSignals signals;
-  GroupWitness witness;
+  GroupWitness witness([&plan] {
+    if (plan.admission && plan.admission->start) keep_manager_alive(*plan.admission->start);
+  });
   auto job = JobProcess::start(options.command, plan.env, signals);
   if (!job.ok()) {
     const int status = absl::IsNotFound(job.status()) ? kNotFound : kCannotExecute;
@@ -154,10 +156,13 @@ int run(const Options& options) {
   }
   std::optional<Supervisor> supervisor;
   if (plan.admission) {
-    supervisor.emplace(supervisor_of(std::move(*plan.admission)));
+    supervisor.emplace(std::move(plan.admission->link), supervised(*plan.admission), say);
     supervisor->run_in_background();
   }
-  const int status = job->wait(witness, signals);
+  const int status = job->wait(witness, signals, [&](int signal) {
+    if (signal == SIGTERM && supervisor) supervisor->say_exiting();
+  });
+  witness.dismiss();
   _exit(status);  // not through destructors: the supervisor's thread still uses its objects
 }
 

@@ -73,7 +73,7 @@ absl::Status ManagerLink::send(wire::Type type, const void* body, size_t bytes) 
                             .reserved = 0,
                             .request = 1};
   std::memcpy(packet.data(), &header, sizeof header);
-  std::memcpy(packet.data() + sizeof header, body, bytes);
+  if (bytes != 0) std::memcpy(packet.data() + sizeof header, body, bytes);
   ssize_t sent;
   do {
     sent = ::send(socket_.get(), packet.data(), sizeof header + bytes, MSG_NOSIGNAL);
@@ -88,6 +88,8 @@ absl::Status ManagerLink::submit(const wire::JobSubmit& job) {
 absl::Status ManagerLink::resume(const wire::JobResume& job) {
   return send(wire::Type::kJobResume, &job, sizeof job);
 }
+
+absl::Status ManagerLink::say_exiting() { return send(wire::Type::kExiting, nullptr, 0); }
 
 absl::StatusOr<ManagerLink::Answer> ManagerLink::receive() {
   for (;;) {

@@ -12,7 +12,7 @@ namespace plexrl::run {
 /// A job's connection to a node manager: shim/wire.h as plexrl-run speaks it. The open socket is
 /// the job's anchor: the manager takes plexrl-run as alive for as long as it is open.
 ///
-/// Threads: one at a time. Calls block; none has a time limit.
+/// Threads: one at a time, except `say_exiting`. Calls block; none has a time limit.
 class ManagerLink {
  public:
   struct Answer {
@@ -28,6 +28,10 @@ class ManagerLink {
 
   [[nodiscard]] absl::Status submit(const wire::JobSubmit& job);
   [[nodiscard]] absl::Status resume(const wire::JobResume& job);
+
+  /// The job got SIGTERM: its processes go to the front of the queue. While another thread
+  /// receives.
+  [[nodiscard]] absl::Status say_exiting();
 
   /// The next answer about this job; packets of other types are passed over. Error: Unavailable
   /// when the manager has gone, DataLoss for a packet that makes no sense.

@@ -28,6 +28,18 @@ void Supervisor::run_in_background() {
   std::thread([this] { run(); }).detach();
 }
 
+void Supervisor::set_link(std::optional<ManagerLink> link) {
+  const std::lock_guard lock(mutex_);
+  link_ = std::move(link);
+}
+
+void Supervisor::say_exiting() {
+  const std::lock_guard lock(mutex_);
+  exiting_ = true;
+  // Fails when the manager has just gone: the supervisor tells the next one.
+  if (link_) (void)link_->say_exiting();
+}
+
 void Supervisor::run() {
   auto delay = kFirstDelay;
   for (;;) {
@@ -35,7 +47,7 @@ void Supervisor::run() {
     // Nothing is expected while the job runs; what comes is passed over until the manager goes.
     while (link_ && link_->receive().ok()) {
     }
-    link_.reset();
+    set_link(std::nullopt);
     // The first attempt is made at once, unless managers come and go in quick succession.
     if (Clock::now() - connected_at > kGoodLife) {
       delay = kFirstDelay;
@@ -43,7 +55,7 @@ void Supervisor::run() {
       pause(delay);
     }
     for (bool resumed = false; !resumed;) {
-      link_ = connect();
+      set_link(connect());
       if (link_) {
         const Resumed result = resume();
         if (result == Resumed::kRefused) return;
@@ -72,8 +84,10 @@ Supervisor::Resumed Supervisor::resume() {
     const auto answer = link_->receive();
     if (!answer.ok()) return Resumed::kLost;
     switch (answer->kind) {
-      case ManagerLink::Answer::Kind::kAdmitted:
-        return Resumed::kYes;
+      case ManagerLink::Answer::Kind::kAdmitted: {
+        const std::lock_guard lock(mutex_);
+        return !exiting_ || link_->say_exiting().ok() ? Resumed::kYes : Resumed::kLost;
+      }
       case ManagerLink::Answer::Kind::kQueued:
         continue;
       case ManagerLink::Answer::Kind::kRefused:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -29,13 +30,21 @@ class Supervisor {
   /// Starts the thread. All signals must be blocked in the caller.
   void run_in_background();
 
+  /// The job got SIGTERM (invariant 11): the manager is told, and the next one too. The main
+  /// thread.
+  void say_exiting();
+
  private:
   void run();
   std::optional<ManagerLink> connect();
   enum class Resumed { kYes, kLost, kRefused };
   Resumed resume();
 
-  std::optional<ManagerLink> link_;
+  void set_link(std::optional<ManagerLink> link);
+
+  std::mutex mutex_;                 ///< of the two that follow, against say_exiting
+  std::optional<ManagerLink> link_;  ///< assigned by the supervisor's thread only
+  bool exiting_ = false;
   Job job_;
   std::function<void(const std::string&)> say_;
   bool said_unreachable_ = false;

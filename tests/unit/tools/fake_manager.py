@@ -13,6 +13,7 @@ import threading
 
 MAGIC, VERSION = 0x31785250, 1
 ERROR, SUBMIT, ADMITTED, QUEUED, REFUSED, RESUME = 1, 0x100, 0x101, 0x102, 0x103, 0x104
+EXITING = 0x20d
 HEADER = struct.Struct("<IHHIIQ")
 JOB_SUBMIT = struct.Struct("<Q64s64siIQQdQ")
 JOB_ADMITTED = struct.Struct("<QQQQQQII")
@@ -49,6 +50,9 @@ def parse(data):
     assert magic == MAGIC and version == VERSION and size == len(data) - HEADER.size, data
     body = data[HEADER.size:]
     asked = {}
+    if kind == EXITING:
+        assert not body, body
+        return kind, asked
     if kind == RESUME:
         asked["job"] = ID.unpack_from(body)[:2]
         asked["secret"] = ID.unpack_from(body)[2:]
@@ -60,13 +64,17 @@ def parse(data):
     return kind, asked
 
 
+def admit_all(kind, asked):
+    return [] if kind == EXITING else [admitted()]
+
+
 class FakeManager:
     """Listens at `path`. For each message it calls `answer(kind, asked)`, which returns the packets to send back.
 
     `messages` is a queue of (kind, asked); `hangups` gets an entry for each connection that the client closed.
     """
 
-    def __init__(self, path, answer=lambda kind, asked: [admitted()]):
+    def __init__(self, path, answer=admit_all):
         self.answer = answer
         self.messages = queue.Queue()
         self.hangups = queue.Queue()
@@ -140,8 +148,8 @@ def main():
         f"preload={os.environ.get('LD_PRELOAD')} library_path={os.environ.get('LD_LIBRARY_PATH')}")
 
     def answer(kind, asked):
-        log(f"message {kind:#x} {asked['name']}")
-        return [admitted()]
+        log(f"message {kind:#x} {asked.get('name')}")
+        return admit_all(kind, asked)
 
     manager = FakeManager(path, answer)
     os.write(ready_fd, b"ready\n")

@@ -375,6 +375,15 @@ class Signals(Tree):
         self.expect_line(self.process, "SIGUSR1")
         self.assertEqual(self.end(), {"SIGUSR1": 1, "SIGTERM": 1})
 
+    def test_the_manager_is_told_of_sigterm_and_of_nothing_else(self):
+        self.assertEqual(self.fake.messages.get(timeout=HANG_S)[0], fake_manager.SUBMIT)
+        os.killpg(self.process.pid, signal.SIGINT)
+        self.expect_line(self.process, "SIGINT")
+        self.end()
+        self.assertEqual(self.fake.messages.get(timeout=HANG_S), (fake_manager.EXITING, {}))
+        self.fake.hangups.get(timeout=HANG_S)
+        self.assertTrue(self.fake.messages.empty())
+
     def test_both_kinds_in_turn(self):
         for _ in range(3):
             os.killpg(self.process.pid, signal.SIGUSR1)
