@@ -48,7 +48,7 @@ double swap_s(const PredictorConfig& config, const std::vector<const GangProfile
          bytes / config.moves.out_bytes_per_s + bytes / config.moves.in_bytes_per_s;
 }
 
-Prediction Predictor::estimate(const Group& group) const {
+Prediction Predictor::estimate(const Group& group, bool with_waits) const {
   Prediction prediction;
   prediction.slowdown.assign(group.jobs.size(), 1.0);
   std::map<int, std::vector<Sharer>> slots;
@@ -81,9 +81,10 @@ Prediction Predictor::estimate(const Group& group) const {
         slowdown = std::max(slowdown, static_cast<double>(sharers.size()));
         continue;
       }
-      double turn = longest <= shortest * kAlike ? once_each_s / sharer.job->period_s : load;
+      bool alike = with_waits && longest <= shortest * kAlike;
+      double turn = alike ? once_each_s / sharer.job->period_s : load;
       slowdown = std::max(slowdown, turn);
-      waits[sharer.member] += chance_wait_s(sharer, sharers);
+      if (with_waits) waits[sharer.member] += chance_wait_s(sharer, sharers);
     }
   }
   for (std::size_t i = 0; i < group.jobs.size(); ++i) {

@@ -55,7 +55,9 @@ class Predictor {
   /// The replay if it was made, else null.
   const Prediction* cached(const Group& group) const;
   /// From duties, periods and their variation; microseconds.
-  Prediction estimate(const Group& group) const;
+  Prediction estimate(const Group& group) const { return estimate(group, true); }
+  /// The least that it can be: sharers of a slot only have to fit into its time.
+  Prediction estimate_load(const Group& group) const { return estimate(group, false); }
 
   std::uint64_t replays() const { return replays_; }
   std::uint64_t replay_events() const { return replay_events_; }
@@ -72,6 +74,7 @@ class Predictor {
   };
   std::string key_of(const Group& group) const;
   Prediction replay(const Group& group);
+  Prediction estimate(const Group& group, bool with_waits) const;
   /// Ends of its steps when it runs alone, at least until `until`.
   const std::vector<Instant>& alone(JobId job, Instant until);
 

@@ -7,6 +7,9 @@
 
 namespace plexrl::clustermgr::placement {
 
+/// A task waits for at most so many others.
+inline constexpr std::size_t kMaxAfter = 10;
+
 /// A piece of a job's work. It starts when the tasks that it comes after have ended, each `delay`
 /// ago or longer, and its gang (if any) has nothing older to do.
 struct Task {
@@ -16,7 +19,7 @@ struct Task {
   };
   int gang = -1;  ///< index into the job's gangs; -1: time without a GPU
   Duration work{0};
-  std::array<After, 4> after{};
+  std::array<After, kMaxAfter> after{};
   bool ends_step = false;
 };
 /// No `back` is larger.

@@ -8,7 +8,7 @@ namespace {
 
 /// How far ahead of the oldest unfinished task a job may be: enough for the steps that an
 /// asynchronous job overlaps.
-constexpr std::uint64_t kLookahead = 24;
+constexpr std::uint64_t kLookahead = 96;
 
 }  // namespace
 
@@ -48,6 +48,8 @@ void VirtualCluster::remove_job(int index) {
     owners_[gang.node].erase(gang.id);
     touch(gang.node);
   }
+  job.pieces.clear();
+  job.source.reset();
 }
 
 GangTotals VirtualCluster::gang_totals(int job, int gang) const {
@@ -147,6 +149,7 @@ void VirtualCluster::end(int index, std::uint64_t number) {
   if (job.source_ended && job.unfinished == 0) {
     job.totals.finished = true;
     job.totals.finished_at = now_;
+    finished_.push_back(index);
   }
 }
 

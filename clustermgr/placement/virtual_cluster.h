@@ -6,6 +6,7 @@
 #include <memory>
 #include <queue>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "clustermgr/placement/tasks.h"
@@ -44,6 +45,10 @@ class VirtualCluster {
   void run_until(Instant end, const std::function<bool()>& stop = {});
   /// Takes a job off its nodes at now(), finished or not.
   void remove_job(int job);
+
+  /// Jobs that have finished since the last call, in order.
+  std::vector<int> take_finished() { return std::exchange(finished_, {}); }
+  bool any_finished() const { return !finished_.empty(); }
 
   Instant now() const { return now_; }
   const JobTotals& job(int index) const { return jobs_[index].totals; }
@@ -109,6 +114,7 @@ class VirtualCluster {
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
   std::priority_queue<NodeTimer, std::vector<NodeTimer>, std::greater<>> node_timers_;
   std::vector<Instant> node_next_;
+  std::vector<int> finished_;
   std::uint64_t order_ = 0;
   std::uint64_t job_events_ = 0;
   Instant now_{0};

@@ -1,0 +1,368 @@
+#include "clustermgr/placement/placer.h"
+
+#include <algorithm>
+#include <set>
+
+namespace plexrl::clustermgr::placement {
+namespace {
+
+/// The load estimate spreads the slowdown evenly, so it is not refused by a little.
+constexpr double kClearlyTooMuch = 1.1;
+
+int gpus_of(const JobProfile& job) {
+  int sum = 0;
+  for (const GangProfile& gang : job.gangs) sum += gang.gpus;
+  return sum;
+}
+
+int opened_gpus(const JobProfile& job, const std::vector<int>& slots) {
+  int sum = 0;
+  for (std::size_t g = 0; g < slots.size(); ++g) {
+    if (slots[g] < 0) sum += job.gangs[g].gpus;
+  }
+  return sum;
+}
+
+bool names(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+}  // namespace
+
+Placer::Placer(PlacerConfig config) : config_(config), predictor_(config.predictor) {}
+
+void Placer::learn(const JobProfile& job) {
+  auto placed = placed_.find(job.id);
+  if (placed == placed_.end()) return;
+  // What was promised at its placement stays; what it was seen to do is new.
+  JobProfile newer = predictor_.profile(job.id);
+  for (std::size_t g = 0; g < newer.gangs.size() && g < job.gangs.size(); ++g) {
+    newer.gangs[g].bursts = job.gangs[g].bursts;
+  }
+  predictor_.learn(std::move(newer));
+  for (std::size_t g = 0; g < placed->second.slots.size(); ++g) {
+    double load = load_of(job.id, g);
+    slots_.add_load(placed->second.slots[g], load - placed->second.loads[g]);
+    placed->second.loads[g] = load;
+  }
+}
+
+/// Share of a slot's time that the gang needs if its job is slowed down as far as it accepts; all
+/// of it while nothing is known.
+double Placer::load_of(JobId id, std::size_t gang) const {
+  const JobShape& shape = predictor_.shape(id);
+  return shape.known ? shape.duty(gang) / predictor_.profile(id).max_slowdown : 1;
+}
+
+double Placer::limit_of(JobId id) const {
+  const JobProfile& job = predictor_.profile(id);
+  double limit = job.max_slowdown;
+  auto placed = placed_.find(id);
+  if (placed == placed_.end()) return limit;
+  for (SlotId slot : placed->second.slots) {
+    for (auto [node, gpus] : slots_.at(slot).parts) {
+      const NodeInfo& info = slots_.node(node);
+      if (info.owner == job.team) limit = std::min(limit, info.owner_max_slowdown);
+    }
+  }
+  return limit;
+}
+
+/// Slots that a gang of the job may join, by how much of them is taken: the fullest that has room
+/// comes first.
+std::vector<int> Placer::joinable(const JobProfile& job, std::size_t gang_index,
+                                  std::string& obstacle) const {
+  const GangProfile& gang = job.gangs[gang_index];
+  double load = load_of(job.id, gang_index);
+  std::vector<std::pair<double, int>> found;
+  const std::vector<Slot>& all = slots_.all();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Slot& slot = all[i];
+    if (!slot.open || slot.gpus != gang.gpus || slot.pool != gang.pool) continue;
+    if (slot.load + load > 1.0) {
+      obstacle = "slots of its size have no time left";
+      continue;
+    }
+    if (static_cast<int>(slot.members.size()) >= config_.max_sharers) {
+      obstacle = "slots of its size have their most sharers";
+      continue;
+    }
+    std::string why = slots_.obstacle(SlotId{static_cast<std::uint32_t>(i)}, gang);
+    if (!why.empty()) {
+      obstacle = why;
+      continue;
+    }
+    bool apart = false;
+    for (auto [id, index] : slot.members) {
+      const JobProfile& other = predictor_.profile(id);
+      apart |= names(job.apart_from, other.name) || names(other.apart_from, job.name);
+    }
+    if (apart) {
+      obstacle = "must be apart from a job there";
+      continue;
+    }
+    found.emplace_back(-slot.load, static_cast<int>(i));
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<int> slots;
+  for (auto [key, slot] : found) slots.push_back(slot);
+  return slots;
+}
+
+/// Combinations of slots for its gangs: those with the same neighbours in each, which interlock
+/// best, then the fullest ones with each other and with new slots.
+std::vector<Placer::Option> Placer::options_for(const JobProfile& job, std::string& obstacle) {
+  const std::size_t gangs = job.gangs.size();
+  std::vector<std::vector<int>> joinable_slots(gangs);
+  std::vector<bool> can_open(gangs);
+  for (std::size_t g = 0; g < gangs; ++g) {
+    can_open[g] = slots_.can_open(job.gangs[g]);
+    if (predictor_.shape(job.id).known) joinable_slots[g] = joinable(job, g, obstacle);
+  }
+
+  std::set<std::vector<int>> chosen;
+  auto consider_neighbours = [&](int slot) {
+    for (auto [id, index] : slots_.all()[static_cast<std::size_t>(slot)].members) {
+      std::vector<int> combination;
+      const std::vector<SlotId>& theirs = placed_.at(id).slots;
+      for (std::size_t g = 0; g < gangs; ++g) {
+        int match = -1;
+        for (SlotId other : theirs) {
+          int candidate = static_cast<int>(other);
+          bool free =
+              std::find(combination.begin(), combination.end(), candidate) == combination.end();
+          if (free && std::find(joinable_slots[g].begin(), joinable_slots[g].end(), candidate) !=
+                          joinable_slots[g].end()) {
+            match = candidate;
+            break;
+          }
+        }
+        combination.push_back(match);
+      }
+      chosen.insert(combination);
+    }
+  };
+  const auto most = static_cast<std::size_t>(config_.candidates);
+  for (std::size_t g = 0; g < gangs; ++g) {
+    for (std::size_t i = 0; i < joinable_slots[g].size() && i < 8 * most; ++i) {
+      consider_neighbours(joinable_slots[g][i]);
+    }
+    if (joinable_slots[g].size() > most) joinable_slots[g].resize(most);
+    joinable_slots[g].push_back(-1);
+  }
+  // The product of all gangs' lists, bounded.
+  std::vector<std::vector<int>> product = {{}};
+  for (std::size_t g = 0; g < gangs; ++g) {
+    std::vector<std::vector<int>> longer;
+    for (const std::vector<int>& combination : product) {
+      for (int slot : joinable_slots[g]) {
+        if (longer.size() >= most * most * 2) break;
+        bool taken = slot >= 0 &&
+                     std::find(combination.begin(), combination.end(), slot) != combination.end();
+        if (taken) continue;
+        longer.push_back(combination);
+        longer.back().push_back(slot);
+      }
+    }
+    product = std::move(longer);
+  }
+  for (std::vector<int>& combination : product) chosen.insert(std::move(combination));
+  chosen.insert(std::vector<int>(gangs, -1));
+
+  std::vector<Option> options;
+  for (const std::vector<int>& slots : chosen) {
+    bool possible = true;
+    for (std::size_t g = 0; g < gangs; ++g) possible &= slots[g] >= 0 || can_open[g];
+    if (possible) options.push_back({slots, 0});
+  }
+  if (options.empty() && obstacle.empty()) obstacle = "too few free GPUs";
+  return options;
+}
+
+/// The job and everybody who shares with it, directly or through others.
+Group Placer::group_with(const JobProfile& job, const std::vector<int>& slots,
+                         bool& too_large) const {
+  Group group;
+  std::vector<std::pair<int, int>> numbers;  // slot -> number in the group
+  int next = 0;
+  auto number_of = [&](int slot) {
+    for (auto [known, number] : numbers) {
+      if (known == slot) return number;
+    }
+    numbers.emplace_back(slot, next);
+    return next++;
+  };
+  group.jobs.push_back(job.id);
+  group.slots.emplace_back();
+  for (int slot : slots) group.slots[0].push_back(slot >= 0 ? number_of(slot) : next++);
+  too_large = false;
+  for (std::size_t seen = 0; seen < numbers.size() && !too_large; ++seen) {
+    int slot = numbers[seen].first;
+    for (auto [id, index] : slots_.all()[static_cast<std::size_t>(slot)].members) {
+      if (std::find(group.jobs.begin(), group.jobs.end(), id) != group.jobs.end()) continue;
+      if (static_cast<int>(group.jobs.size()) >= config_.max_group) {
+        too_large = true;
+        break;
+      }
+      group.jobs.push_back(id);
+      group.slots.emplace_back();
+      for (SlotId theirs : placed_.at(id).slots) {
+        group.slots.back().push_back(number_of(static_cast<int>(theirs)));
+      }
+    }
+  }
+  return group;
+}
+
+double Placer::cost_of(const JobProfile& job, const std::vector<int>& slots, const Group& group,
+                       const Prediction& prediction) const {
+  double cost = config_.gpu_price * opened_gpus(job, slots);
+  for (std::size_t i = 0; i < group.jobs.size(); ++i) {
+    double before = i == 0 ? 1 : placed_.at(group.jobs[i]).predicted;
+    double gpus = gpus_of(predictor_.profile(group.jobs[i]));
+    cost += config_.slowdown_price * gpus * std::max(0.0, prediction.slowdown[i] - before);
+  }
+  return cost;
+}
+
+bool Placer::acceptable(const Group& group, const Prediction& prediction, double& worst) const {
+  worst = 0;
+  for (std::size_t i = 0; i < group.jobs.size(); ++i) {
+    worst = std::max(worst, prediction.slowdown[i] / limit_of(group.jobs[i]));
+  }
+  return worst <= 1 + 1e-9;
+}
+
+Choice Placer::judge(const JobProfile& job, const Option& option, int& replays_left,
+                     Prediction& result, Group& group) {
+  Choice choice;
+  choice.slots = option.slots;
+  bool too_large = false;
+  group = group_with(job, option.slots, too_large);
+  if (too_large) {
+    choice.refused = "the group would be too large";
+    return choice;
+  }
+  if (const Prediction* known = predictor_.cached(group)) {
+    result = *known;
+  } else if (group.jobs.size() == 1) {
+    result.slowdown = {1.0};
+    result.replayed = predictor_.shape(job.id).known;
+  } else if (replays_left > 0) {
+    --replays_left;
+    result = predictor_.predict(group);
+  } else {
+    result = predictor_.estimate(group);
+  }
+  choice.replayed = result.replayed;
+  choice.cost = cost_of(job, option.slots, group, result);
+  if (!acceptable(group, result, choice.worst_slowdown)) {
+    choice.refused = "a member would be slowed down beyond its bound";
+  }
+  return choice;
+}
+
+PlaceDecision Placer::place(const JobProfile& job) {
+  PlaceDecision decision;
+  predictor_.learn(job);
+  auto quota = config_.team_gpus.find(job.team);
+  if (quota != config_.team_gpus.end() && team_used_[job.team] + gpus_of(job) > quota->second) {
+    decision.reason = "quota of its team is used up";
+    decision.figures = {{"quota_gpus", static_cast<double>(quota->second)},
+                        {"used_gpus", static_cast<double>(team_used_[job.team])}};
+    return decision;
+  }
+  std::string obstacle;
+  std::vector<Option> options = options_for(job, obstacle);
+  // What each would cost if members only had to share time.
+  std::vector<Option> possible;
+  for (Option& option : options) {
+    bool too_large = false;
+    Group group = group_with(job, option.slots, too_large);
+    if (too_large) continue;
+    Prediction least = predictor_.estimate_load(group);
+    double worst = 0;
+    if (!acceptable(group, least, worst) && worst > kClearlyTooMuch) continue;
+    option.optimistic = cost_of(job, option.slots, group, least);
+    possible.push_back(std::move(option));
+  }
+  std::stable_sort(possible.begin(), possible.end(),
+                   [](const Option& a, const Option& b) { return a.optimistic < b.optimistic; });
+
+  int replays_left = config_.replays;
+  const Choice* best = nullptr;
+  Choice best_choice;
+  Group best_group;
+  Prediction best_prediction;
+  for (const Option& option : possible) {
+    if (best != nullptr && option.optimistic >= best_choice.cost) break;
+    Prediction prediction;
+    Group group;
+    Choice choice = judge(job, option, replays_left, prediction, group);
+    if (decision.choices.size() < 8 || choice.refused.empty()) decision.choices.push_back(choice);
+    if (!choice.refused.empty()) {
+      obstacle = choice.refused;
+      continue;
+    }
+    if (best != nullptr && choice.cost >= best_choice.cost) continue;
+    best_choice = choice;
+    best = &best_choice;
+    best_group = std::move(group);
+    best_prediction = std::move(prediction);
+  }
+  decision.figures = {{"options", static_cast<double>(possible.size())},
+                      {"replays", static_cast<double>(config_.replays - replays_left)}};
+  if (best == nullptr) {
+    decision.reason = obstacle.empty() ? "no slot fits" : obstacle;
+    predictor_.forget(job.id);
+    return decision;
+  }
+  commit(job, best_choice, best_group, best_prediction, decision);
+  return decision;
+}
+
+void Placer::commit(const JobProfile& job, const Choice& choice, const Group& group,
+                    const Prediction& prediction, PlaceDecision& decision) {
+  Placed& placed = placed_[job.id];
+  for (std::size_t g = 0; g < job.gangs.size(); ++g) {
+    SlotId slot{};
+    if (choice.slots[g] >= 0) {
+      slot = SlotId{static_cast<std::uint32_t>(choice.slots[g])};
+    } else {
+      slot = slots_.open(job.gangs[g]);
+      decision.opened.push_back(slot);
+    }
+    double load = load_of(job.id, g);
+    slots_.join(slot, job.id, static_cast<int>(g), job.gangs[g], load);
+    placed.slots.push_back(slot);
+    placed.loads.push_back(load);
+  }
+  for (std::size_t i = 0; i < group.jobs.size(); ++i) {
+    placed_.at(group.jobs[i]).predicted = prediction.slowdown[i];
+  }
+  team_used_[job.team] += gpus_of(job);
+  decision.placed = true;
+  decision.slots = placed.slots;
+  decision.reason = group.jobs.size() > 1            ? "shares: least marginal cost"
+                    : predictor_.shape(job.id).known ? "on its own: no cheaper place"
+                                                     : "no history: profiled on its own";
+  decision.figures.push_back({"marginal_cost", choice.cost});
+  decision.figures.push_back({"predicted_slowdown", prediction.slowdown[0]});
+  decision.figures.push_back({"group_jobs", static_cast<double>(group.jobs.size())});
+  decision.figures.push_back({"opened_gpus", static_cast<double>(opened_gpus(job, choice.slots))});
+  decision.figures.push_back({"replayed", choice.replayed ? 1.0 : 0.0});
+}
+
+void Placer::remove(JobId id) {
+  auto it = placed_.find(id);
+  if (it == placed_.end()) return;
+  const JobProfile& job = predictor_.profile(id);
+  for (std::size_t g = 0; g < it->second.slots.size(); ++g) {
+    slots_.leave(it->second.slots[g], id, static_cast<int>(g), job.gangs[g], it->second.loads[g]);
+  }
+  team_used_[job.team] -= gpus_of(job);
+  placed_.erase(it);
+  predictor_.forget(id);
+}
+
+}  // namespace plexrl::clustermgr::placement
