@@ -5,6 +5,8 @@
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_library(PLEXRL_NVRTC NAMES nvrtc libnvrtc.so.13 libnvrtc.so.12
              HINTS ${PLEXRL_CUDA_HOME}/lib64 ${PLEXRL_CUDA_HOME}/lib /usr/local/cuda/lib64)
+# NVRTC looks for its builtins as the loader does; a wheel's folder is in none of its lists.
+get_filename_component(PLEXRL_NVRTC_FOLDER "${PLEXRL_NVRTC}" DIRECTORY)
 set(PLEXRL_PTX_ARCH 75 CACHE STRING "Architecture of the PTX that tests and workloads carry")
 
 function(plexrl_ptx_headers target)

@@ -31,7 +31,7 @@ struct Nvrtc {
 
   Nvrtc() {
     for (const char* name :
-         {PLEXRL_CUDA_HOME "/lib64/libnvrtc.so", PLEXRL_CUDA_HOME "/lib64/libnvrtc.so.13"}) {
+         {PLEXRL_NVRTC, PLEXRL_CUDA_HOME "/lib64/libnvrtc.so"}) {
       if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     if (library == nullptr) return;
@@ -53,7 +53,7 @@ struct Nvrtc {
 std::string compile_with_nvrtc(const std::string& name, bool for_debugging, std::string* reason) {
   static Nvrtc nvrtc;
   if (nvrtc.library == nullptr) {
-    *reason = "no libnvrtc in " PLEXRL_CUDA_HOME "/lib64";
+    *reason = "no libnvrtc in " PLEXRL_CUDA_HOME;
     return {};
   }
   const std::string source = read_file(PLEXRL_PTX_KERNEL_SOURCES "/" + name + ".cu");

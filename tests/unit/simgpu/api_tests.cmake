@@ -45,7 +45,7 @@ endif()
 
 # The way of frameworks on the plain driver API, with this machine's NVRTC.
 add_test(NAME unit.simgpu_ctypes
-  COMMAND ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${PLEXRL_SIMGPU_DIR}
+  COMMAND ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${PLEXRL_SIMGPU_DIR}:${PLEXRL_NVRTC_FOLDER}
           ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/ctypes_test.py
           $<TARGET_FILE:simgpu_cuda> ${PLEXRL_NVRTC})
 set_tests_properties(unit.simgpu_ctypes PROPERTIES LABELS default SKIP_RETURN_CODE 77 TIMEOUT 900)
