@@ -30,8 +30,7 @@ struct Nvrtc {
   int (*destroy)(void**) = nullptr;
 
   Nvrtc() {
-    for (const char* name :
-         {PLEXRL_NVRTC, PLEXRL_CUDA_HOME "/lib64/libnvrtc.so"}) {
+    for (const char* name : {PLEXRL_NVRTC, PLEXRL_CUDA_HOME "/lib64/libnvrtc.so"}) {
       if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     if (library == nullptr) return;
