@@ -84,6 +84,23 @@ std::string job_state(const Job& job, const std::vector<policy::Phase>& phases) 
   return "idle";
 }
 
+/// What a process takes on a GPU beside its charges: as measured, else what is set aside for it.
+std::uint64_t overhead_of(const Node& node, const Session& session, int gpu,
+                          const SessionMemory& memory) {
+  return memory.overhead != 0 ? memory.overhead : node.ledger.overhead(session.id, gpu);
+}
+
+std::uint64_t used_by_sessions(const Node& node, int gpu) {
+  std::uint64_t sum = 0;
+  for (const auto& [id, session] : node.sessions) {
+    auto memory = session->memory.find(gpu);
+    if (memory == session->memory.end()) continue;
+    sum += memory->second.resident + node.ledger.unpageable(id, gpu) +
+           overhead_of(node, *session, gpu, memory->second);
+  }
+  return sum;
+}
+
 Json job_json(const AdminContext& context, const Job& job) {
   const Node& node = context.node;
   auto now = boot_now();
@@ -105,7 +122,7 @@ Json job_json(const AdminContext& context, const Job& job) {
     for (const auto& [gpu, memory] : it->second->memory) {
       resident += memory.resident;
       host += memory.host;
-      fixed += node.ledger.unpageable(key, gpu) + node.ledger.overhead(key, gpu);
+      fixed += node.ledger.unpageable(key, gpu) + overhead_of(node, *it->second, gpu, memory);
     }
   }
   Json json;
@@ -147,12 +164,7 @@ Json gpus_json(const AdminContext& context) {
     Json holder = nullptr;
     Json holder_gang = nullptr;
     Json queue = Json::array();
-    std::uint64_t ours = 0;
     for (const auto& [id, gang] : state.gangs) {
-      auto memory = gang.memory.find(index);
-      if (memory != gang.memory.end()) {
-        ours += static_cast<std::uint64_t>(memory->second.resident + memory->second.fixed);
-      }
       bool here = (gang.held & policy::gpu_bit(index)) != 0;
       if (gang.holds_lease() && here) {
         holder = gang.job;
@@ -168,7 +180,7 @@ Json gpus_json(const AdminContext& context) {
     json["name"] = gpu.info.name;
     json["total_bytes"] = gpu.info.total_bytes;
     json["budget_bytes"] = gpu.usable;
-    json["used_by_plexrl_bytes"] = ours;
+    json["used_by_plexrl_bytes"] = used_by_sessions(context.node, index);
     json["used_by_others_bytes"] = gpu.others;
     json["holder"] = holder;
     json["holder_gang"] = holder_gang;
@@ -181,7 +193,8 @@ Json gpus_json(const AdminContext& context) {
     json["duty_since_start_ratio"] = usage.duty_since_start_ratio;
     json["out_bytes"] = usage.out_bytes;
     json["in_bytes"] = usage.in_bytes;
-    json["bypass_pids"] = gpu.bypass_pids;
+    json["departing_bytes"] = gpu.departing();
+    json["bypass_pids"] = gpu.knows_pids ? Json(gpu.bypass_pids) : Json(nullptr);
     gpus.push_back(json);
   }
   return gpus;
@@ -244,8 +257,9 @@ void add_memory_rows(Json& rows, const Node& node, const Session& session, int g
         why_not_pageable(kind));
   }
   if (memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kContext)] == 0) {
-    add("context", node.ledger.overhead(session.id, gpu), "hbm", "no",
-        "set aside for the process's context and modules");
+    add("context", overhead_of(node, session, gpu, memory), "hbm", "no",
+        memory.overhead != 0 ? "the process's context and modules, as the driver shows them"
+                             : "set aside for the process's context and modules");
   }
 }
 
@@ -276,6 +290,7 @@ Json manager_json(const AdminContext& context) {
   json["host_promised_bytes"] = node.ledger.host_needed();
   json["host_used_bytes"] = node.slabs->bytes_in_use();
   json["grants"] = context.leases.grants();
+  json["without_effect"] = node.without_effect;
   return json;
 }
 

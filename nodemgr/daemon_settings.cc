@@ -111,6 +111,33 @@ policy::Config policy_config(const settings::Values& values) {
 
 namespace {
 
+struct Reserved {
+  const char* name;
+  const char* why;
+};
+constexpr Reserved kReserved[] = {
+    {"disk.dir", "this version does not page to disk"},
+    {"policy.hang_after", "this version does not look for hangs"},
+    {"policy.hang_action", "this version does not look for hangs"},
+    {"policy.join_wait", "this version does not join gangs for a collective"},
+};
+
+std::vector<std::string> without_effect(const settings::Values& values, const std::string& file) {
+  std::vector<std::string> lines;
+  for (const Reserved& reserved : kReserved) {
+    for (const settings::Row& row : daemon_table()) {
+      const std::string& text = values.text(row.name);
+      if (std::string_view(row.name) != reserved.name || text == row.default_text) continue;
+      lines.push_back(cat(row.name, " = ", text, " has no effect yet: ", reserved.why));
+    }
+  }
+  if (!file.empty() && settings::file_has_section(file, "team")) {
+    lines.push_back(
+        cat("[[team]] in ", file, " has no effect yet: this version knows no limits of teams"));
+  }
+  return lines;
+}
+
 /// PLEXRL_LOG may hold levels by file ("pager:debug"), which the preload reads; the daemon has one
 /// level only.
 std::vector<const char*> without_log_by_file(const char* const* environment) {
@@ -153,6 +180,7 @@ absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
   if (!again.ok()) return again.status();
   status = check_ranges(loaded.values);
   if (!status.ok()) return status;
+  loaded.without_effect = without_effect(loaded.values, loaded.file);
   return loaded;
 }
 

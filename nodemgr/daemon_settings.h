@@ -1,6 +1,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "nodemgr/policy/config.h"
 #include "nodemgr/settings/table.h"
@@ -19,6 +21,8 @@ struct LoadedSettings {
   settings::Values values;
   settings::CommandLine line;
   std::string file;  ///< "" when none was read
+  /// A line for each setting that was set, is accepted, and changes nothing in this version.
+  std::vector<std::string> without_effect;
 };
 [[nodiscard]] absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
                                                            const char* const* environment);

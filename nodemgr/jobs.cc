@@ -82,6 +82,7 @@ void Jobs::submit(Client& client, const Packet& packet) {
   job->uid = client.uid;
   job->user = user_name(client.uid);
   job->queued_since = boot_now();
+  job->overhead = node_.profiles->overhead(job->uid, job->name);
   job->runner = &client;
   job->runner_process = {client.pid, start_time_of(client.pid).value_or(0)};
   job->runner_pidfd = open_process(job->runner_process);
@@ -92,10 +93,10 @@ void Jobs::submit(Client& client, const Packet& packet) {
 }
 
 void Jobs::try_admit(Job& job, std::uint64_t request) {
-  Admission admission = node_.ledger.judge(job.gpus, job.wanted_bytes);
+  Admission admission = node_.ledger.judge(job.gpus, job.wanted_bytes, job.overhead);
   if (admission.fits) {
     job.promised_bytes = admission.promised;
-    node_.ledger.admit(job.key, job.gpus, job.promised_bytes);
+    node_.ledger.admit(job.key, job.gpus, job.promised_bytes, job.overhead);
     return admitted(job, request);
   }
   bool refuse = (job.flags & wire::kJobNoWait) != 0;
@@ -172,7 +173,8 @@ void Jobs::resume(Client& client, const Packet& packet) {
     made->id = body.job;
     made->secret = body.secret;
     made->uid = client.uid;
-    Admission admission = node_.ledger.judge(made->gpus, made->wanted_bytes);
+    made->overhead = node_.profiles->overhead(made->uid, made->name);
+    Admission admission = node_.ledger.judge(made->gpus, made->wanted_bytes, made->overhead);
     made->promised_bytes = admission.promised;
     made->admitted = true;
     node_.journal_append(job_record(*made), true);
@@ -195,7 +197,7 @@ void Jobs::resume(Client& client, const Packet& packet) {
 void Jobs::restore(std::unique_ptr<Job> job) {
   job->key = node_.next_key++;
   job->user = user_name(job->uid);
-  node_.ledger.admit(job->key, job->gpus, job->promised_bytes);
+  node_.ledger.admit(job->key, job->gpus, job->promised_bytes, job->overhead);
   Job& added = *(node_.jobs[job->key] = std::move(job));
   if (added.runner_process.pid != 0) {
     added.runner_pidfd = open_process(added.runner_process);
@@ -245,6 +247,7 @@ void Jobs::end_if_gone(Job& job) {
     JournalRecord record{"job_end", {}};
     record.fields["id"] = id_text(job.id);
     node_.journal_append(record, false);
+    learn(job);
   }
   JobKey key = job.key;
   node_.ledger.release(key);
@@ -253,6 +256,14 @@ void Jobs::end_if_gone(Job& job) {
   node_.jobs.erase(key);
   admit_waiting();
   if (node_.jobs.empty()) idle_();
+}
+
+void Jobs::learn(const Job& job) {
+  if (job.overhead_seen == 0) return;
+  absl::Status status = node_.profiles->learn(job.uid, job.name, job.overhead_seen);
+  if (status.ok()) return;
+  log_line(LogLevel::kWarning, "jobs",
+           cat("profile of job='", job.name, "' not kept: ", message_of(status), ", ignoring"));
 }
 
 void Jobs::admit_waiting() {
@@ -279,6 +290,7 @@ JournalRecord job_record(const Job& job) {
   fields["gpus"] = cat(job.gpus);
   fields["wanted"] = cat(job.wanted_bytes);
   fields["promised"] = cat(job.promised_bytes);
+  fields["overhead"] = cat(job.overhead);
   fields["max_wait_ns"] = cat(job.max_wait.count());
   fields["run_pid"] = cat(job.runner_process.pid);
   fields["run_start"] = cat(job.runner_process.start_time_ticks);
@@ -300,6 +312,7 @@ std::unique_ptr<Job> job_from(const JournalRecord& record) {
   job->gpus = record.number("gpus");
   job->wanted_bytes = record.number("wanted");
   job->promised_bytes = record.number("promised");
+  job->overhead = record.number("overhead");
   job->max_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(record.number("max_wait_ns")));
   job->runner_process.pid = static_cast<pid_t>(record.number("run_pid"));
   job->runner_process.start_time_ticks = record.number("run_start");

@@ -30,6 +30,7 @@ class Jobs {
   void admitted(Job& job, std::uint64_t request);
   void end_if_gone(Job& job);
   void watch_runner(Job& job);
+  void learn(const Job& job);
 
   Node& node_;
   std::function<void()> idle_;

@@ -80,8 +80,9 @@ void Leases::memory_changed(const Session& session, int gpu) {
 
 void Leases::gpu_changed(int gpu) {
   bool frozen = (frozen_ >> gpu & 1) != 0;
-  events_.push_back(
-      policy::GpuChanged{gpu, static_cast<std::int64_t>(node_.gpus.at(gpu).usable), frozen});
+  const NodeGpu& its = node_.gpus.at(gpu);
+  events_.push_back(policy::GpuChanged{gpu, static_cast<std::int64_t>(its.usable), frozen,
+                                       static_cast<std::int64_t>(its.departing())});
 }
 
 void Leases::attach(Session& session, int gpu) {

@@ -23,16 +23,26 @@ void Ledger::set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std:
   gpus_[gpu].overhead = overhead;
 }
 
+std::uint64_t Ledger::expected(const Gpu& gpu, JobKey job) const {
+  auto it = jobs_.find(job);
+  return it == jobs_.end() || it->second.overhead == 0 ? gpu.overhead : it->second.overhead;
+}
+
+std::uint64_t Ledger::booked(const Gpu& gpu, const Account& account) const {
+  std::uint64_t before = account.overhead != 0 ? account.overhead : expected(gpu, account.job);
+  return std::max(before, account.measured);
+}
+
 std::uint64_t Ledger::overheads(const Gpu& gpu, int index) const {
   std::uint64_t sum = 0;
   std::set<JobKey> present;
   for (const auto& [session, account] : gpu.accounts) {
-    sum += account.overhead != 0 ? account.overhead : gpu.overhead;
+    sum += booked(gpu, account);
     present.insert(account.job);
   }
   // A job whose processes are still to come will have one at least.
   for (const auto& [key, job] : jobs_) {
-    if ((job.gpus >> index & 1) != 0 && present.count(key) == 0) sum += gpu.overhead;
+    if ((job.gpus >> index & 1) != 0 && present.count(key) == 0) sum += expected(gpu, key);
   }
   return sum;
 }
@@ -59,21 +69,23 @@ std::uint64_t Ledger::host_needed() const {
   return sum;
 }
 
-Admission Ledger::judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted) const {
+Admission Ledger::judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted,
+                            std::uint64_t own) const {
   Admission result;
-  std::uint64_t overhead = overheads(gpu, index) + gpu.overhead;
+  if (own == 0) own = gpu.overhead;
+  std::uint64_t overhead = overheads(gpu, index) + own;
   std::uint64_t fixed = 0;
   for (const auto& [session, account] : gpu.accounts) fixed += account.unpageable;
   std::uint64_t room = less(gpu.usable, overhead + fixed);
-  std::uint64_t usual = less(gpu.usable, kProcessesForeseen * gpu.overhead);
+  std::uint64_t usual = less(gpu.usable, own + (kProcessesForeseen - 1) * gpu.overhead);
   result.promised = wanted != 0 ? wanted : std::min(usual, room);
   // Who names no figure takes what is left, unless that is a small part of a GPU.
   result.needed = wanted != 0 ? wanted : std::max<std::uint64_t>(1, usual / 2);
   result.available = room;
   result.fits = result.promised >= result.needed && result.promised <= room;
-  if (wanted > less(gpu.usable, gpu.overhead)) {
+  if (wanted > less(gpu.usable, own)) {
     result.text =
-        cat("GPU ", index, " has ", size(gpu.usable), " for jobs, ", size(gpu.overhead),
+        cat("GPU ", index, " has ", size(gpu.usable), " for jobs, ", size(own),
             " of it for the process itself; the job asks for ", size(wanted), ": lower --memory");
     return result;
   }
@@ -102,14 +114,14 @@ Admission Ledger::judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted) con
   return result;
 }
 
-Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted) const {
+Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted, std::uint64_t overhead) const {
   Admission least;
   least.promised = ~std::uint64_t{0};
   std::uint64_t known = 0;
   for (const auto& [index, gpu] : gpus_) {
     known |= std::uint64_t{1} << index;
     if ((gpus >> index & 1) == 0) continue;
-    Admission here = judge_gpu(index, gpu, wanted);
+    Admission here = judge_gpu(index, gpu, wanted, overhead);
     if (!here.fits) return here;
     if (here.promised < least.promised) least = here;
   }
@@ -136,8 +148,8 @@ Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted) const {
   return least;
 }
 
-void Ledger::admit(JobKey job, std::uint64_t gpus, std::uint64_t promised) {
-  jobs_[job] = {gpus, promised};
+void Ledger::admit(JobKey job, std::uint64_t gpus, std::uint64_t promised, std::uint64_t overhead) {
+  jobs_[job] = {gpus, promised, overhead};
 }
 
 void Ledger::release(JobKey job) { jobs_.erase(job); }
@@ -150,6 +162,14 @@ void Ledger::attach(SessionKey session, JobKey job, int gpu, std::uint64_t measu
 
 void Ledger::detach(SessionKey session) {
   for (auto& [index, gpu] : gpus_) gpu.accounts.erase(session);
+}
+
+void Ledger::measured(SessionKey session, int gpu_index, std::uint64_t overhead) {
+  auto gpu = gpus_.find(gpu_index);
+  if (gpu == gpus_.end()) return;
+  auto account = gpu->second.accounts.find(session);
+  if (account == gpu->second.accounts.end()) return;
+  account->second.measured = std::max(account->second.measured, overhead);
 }
 
 bool Ledger::charge(SessionKey session, int gpu_index, std::uint64_t bytes, bool unpageable) {
@@ -227,7 +247,7 @@ std::uint64_t Ledger::overhead(SessionKey session, int gpu) const {
   if (it == gpus_.end()) return 0;
   auto account = it->second.accounts.find(session);
   if (account == it->second.accounts.end()) return 0;
-  return account->second.overhead != 0 ? account->second.overhead : it->second.overhead;
+  return booked(it->second, account->second);
 }
 
 std::uint64_t Ledger::usable(int gpu) const {

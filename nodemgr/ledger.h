@@ -27,20 +27,25 @@ struct Admission {
 
 class Ledger {
  public:
-  /// `usable`: for jobs, without reserve and what others use. `overhead`: of a process that has not
-  /// been measured. `others`: what processes outside PlexRL use, for messages.
+  /// `usable`: for jobs, without reserve and what others use. `overhead`: of a process of which
+  /// nothing is known. `others`: what processes outside PlexRL use, for messages.
   void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others = 0);
   void set_host_budget(std::uint64_t bytes) { host_budget_ = bytes; }
 
   /// Asks for `wanted` bytes on each GPU of the mask (0: what is left when neighbours' overheads
-  /// are set aside). Changes nothing.
-  Admission judge(std::uint64_t gpus, std::uint64_t wanted) const;
+  /// are set aside), for a job whose processes are known to need `overhead` each (0: not known).
+  /// Changes nothing.
+  Admission judge(std::uint64_t gpus, std::uint64_t wanted, std::uint64_t overhead = 0) const;
   /// Books a promise, fitting or not (a resumed job has it already).
-  void admit(JobKey job, std::uint64_t gpus, std::uint64_t promised);
+  void admit(JobKey job, std::uint64_t gpus, std::uint64_t promised, std::uint64_t overhead = 0);
   void release(JobKey job);
 
   void attach(SessionKey session, JobKey job, int gpu, std::uint64_t measured_overhead);
   void detach(SessionKey session);
+  /// The driver shows that the process takes so much beside its charges. What is booked for it
+  /// grows to that, and does not shrink while it lives: it may have more to load. No promise
+  /// changes.
+  void measured(SessionKey session, int gpu, std::uint64_t overhead);
 
   /// False, and nothing charged: beyond the promise, or (unpageable bytes only) beyond what leaves
   /// the other jobs' promises good.
@@ -63,7 +68,8 @@ class Ledger {
  private:
   struct Account {
     JobKey job = 0;
-    std::uint64_t overhead = 0;  ///< measured; 0: not known
+    std::uint64_t overhead = 0;  ///< told by the process; 0: not known
+    std::uint64_t measured = 0;  ///< most that the driver has shown
     std::uint64_t pageable = 0;
     std::uint64_t unpageable = 0;
   };
@@ -76,11 +82,14 @@ class Ledger {
   struct Job {
     std::uint64_t gpus = 0;
     std::uint64_t promised = 0;
+    std::uint64_t overhead = 0;  ///< of each process, by earlier runs; 0: not known
   };
+  std::uint64_t expected(const Gpu& gpu, JobKey job) const;
+  std::uint64_t booked(const Gpu& gpu, const Account& account) const;
   std::uint64_t overheads(const Gpu& gpu, int index) const;
   std::uint64_t unpageable_of(const Gpu& gpu, JobKey job) const;
   std::uint64_t host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const;
-  Admission judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted) const;
+  Admission judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted, std::uint64_t own) const;
 
   std::map<int, Gpu> gpus_;
   std::map<JobKey, Job> jobs_;

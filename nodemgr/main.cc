@@ -51,6 +51,14 @@ void say_ready(const settings::Values& values) {
   ::close(fd);
 }
 
+/// What was set and changes nothing is said, in the log and in `plexrl-ctl status`.
+void tell_without_effect(const LoadedSettings& loaded, Manager& manager) {
+  for (const std::string& line : loaded.without_effect) {
+    log_line(LogLevel::kWarning, "main", line);
+  }
+  manager.set_without_effect(loaded.without_effect);
+}
+
 /// A bad file changes nothing.
 absl::Status reload(Manager& manager, int argc, char** argv) {
   absl::StatusOr<LoadedSettings> loaded = load_settings(argc, argv, environ);
@@ -61,6 +69,7 @@ absl::Status reload(Manager& manager, int argc, char** argv) {
   }
   set_log_level(loaded->values.text("log"));
   manager.reload(loaded->values);
+  tell_without_effect(*loaded, manager);
   log_line(LogLevel::kInfo, "main", cat("settings reloaded file='", loaded->file, "'"));
   return absl::OkStatus();
 }
@@ -95,6 +104,9 @@ int run(int argc, char** argv) {
   if (loaded->values.is_on("check_config")) {
     std::printf("settings are good%s%s\n", loaded->file.empty() ? "" : ", file ",
                 loaded->file.c_str());
+    for (const std::string& line : loaded->without_effect) {
+      std::fprintf(stderr, "plexrl-nodemgr: warning: %s\n", line.c_str());
+    }
     return kDone;
   }
   set_log_level(loaded->values.text("log"));
@@ -113,6 +125,7 @@ int run(int argc, char** argv) {
     log_line(LogLevel::kError, "main", message_of(manager.status()));
     return kFailed;
   }
+  tell_without_effect(*loaded, **manager);
   const Node& node = (*manager)->node();
   log_line(LogLevel::kInfo, "main",
            cat("ready socket='", (*manager)->socket_path(), "' gpus=", node.gpus.size(),

@@ -159,11 +159,15 @@ void Manager::start_parts(const settings::Values& values) {
   trace.max_age = as_seconds(values.duration("trace.max_age"));
   node_.trace = std::make_unique<TraceWriter>(std::move(trace));
 
+  node_.profiles = std::make_unique<Profiles>(cat(node_.options.state_dir, "/profiles"));
   leases_ = std::make_unique<Leases>(node_);
   leases_->set_config(policy_config(values));
   jobs_ = std::make_unique<Jobs>(node_, [this] { became_idle(); });
-  sessions_ =
-      std::make_unique<Sessions>(node_, *leases_, [this](Job& job) { jobs_->process_ended(job); });
+  watch_ = std::make_unique<GpuWatch>(node_, *probe_, *leases_, [this] { jobs_->admit_waiting(); });
+  sessions_ = std::make_unique<Sessions>(node_, *leases_, [this](Job& job, const Session& session) {
+    watch_->process_ended(session);
+    jobs_->process_ended(job);
+  });
   for (const auto& [index, gpu] : node_.gpus) leases_->gpu_changed(index);
   recover(node_, *jobs_, *sessions_, *leases_);
   node_.slabs = std::make_unique<Slabs>(node_.options.host_budget, node_.generation << 32 | 1);
@@ -185,7 +189,7 @@ void Manager::start_parts(const settings::Values& values) {
     record.simulated = gpu.info.simulated;
     node_.trace->add(record);
   }
-  measure_others();
+  watch_->look();
   keep_time();
   leases_->step();
   if (exit_when_idle_ && node_.jobs.empty()) {
@@ -241,45 +245,6 @@ void Manager::keep_time() {
   });
 }
 
-std::uint64_t Manager::accounted_bytes(int gpu) const {
-  std::int64_t sum = 0;
-  for (const auto& [id, gang] : leases_->state().gangs) {
-    auto memory = gang.memory.find(gpu);
-    if (memory != gang.memory.end()) sum += memory->second.resident + memory->second.fixed;
-  }
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
-}
-
-void Manager::measure_others() {
-  // While something moves, figures of the driver and ours differ by what is on the way.
-  if (!leases_->is_switching()) {
-    for (auto& [index, gpu] : node_.gpus) {
-      std::optional<GpuUse> use = probe_->use(index);
-      if (!use || !use->knows_processes) continue;
-      std::set<std::int64_t> ours;
-      for (const auto& [id, session] : node_.sessions) ours.insert(session->process.pid);
-      std::uint64_t others = 0;
-      gpu.bypass_pids.clear();
-      for (const GpuUse::Process& process : use->processes) {
-        if (ours.count(process.pid) != 0) continue;
-        others += process.bytes;
-        gpu.bypass_pids.insert(process.pid);
-      }
-      // In a container the driver's pids may not be ours: then all our own would count as others.
-      // Nobody can use more than what is used beyond our own accounts.
-      std::uint64_t accounted = accounted_bytes(index) + gpu.reserved;
-      others = std::min(others, use->used_bytes - std::min(use->used_bytes, accounted));
-      if (others == gpu.others) continue;
-      node_.set_others(index, others);
-      leases_->gpu_changed(index);
-    }
-    jobs_->admit_waiting();
-    leases_->step();
-  }
-  auto pause = node_.jobs.empty() ? 30s : 2s;
-  node_.loop.set_timer(kProbeTimer, boot_now() + pause, [this] { measure_others(); });
-}
-
 void Manager::accept_all() {
   while (true) {
     ScopedFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -326,6 +291,7 @@ void Manager::dispatch(Client& client, const Packet& packet) {
       node_.loop.cancel_timer(kIdleTimer);
       return jobs_->resume(client, packet);
     case wire::Type::kHello:
+      watch_->process_joined();
       return sessions_->hello(client, packet);
     default:
       break;

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "nodemgr/admin_server.h"
 #include "nodemgr/daemon_settings.h"
+#include "nodemgr/gpu_watch.h"
 #include "nodemgr/jobs.h"
 #include "nodemgr/leases.h"
 #include "nodemgr/node.h"
@@ -38,6 +39,14 @@ class Manager {
   /// What the administration verb `reload` does; its outcome is the answer.
   void set_on_reload(std::function<absl::Status()> reload) { on_reload_ = std::move(reload); }
 
+  /// Asks the driver about the GPUs, as it does by itself every now and then.
+  void look_at_gpus() { watch_->look(); }
+
+  /// What `status` says of settings that change nothing.
+  void set_without_effect(std::vector<std::string> lines) {
+    node_.without_effect = std::move(lines);
+  }
+
   EventLoop& loop() { return node_.loop; }
   const Node& node() const { return node_; }
   const Leases& leases() const { return *leases_; }
@@ -50,8 +59,6 @@ class Manager {
   absl::Status open_sockets();
   void start_parts(const settings::Values& values);
   void size_chunks();
-  void measure_others();
-  std::uint64_t accounted_bytes(int gpu) const;
   void keep_time();
 
   void accept_all();
@@ -69,6 +76,7 @@ class Manager {
   std::unique_ptr<Leases> leases_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Jobs> jobs_;
+  std::unique_ptr<GpuWatch> watch_;
   std::unique_ptr<AdminServer> admin_;
   std::function<absl::Status()> on_reload_;
   std::chrono::nanoseconds started_{0};

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "nodemgr/client.h"
 #include "nodemgr/clock.h"
@@ -16,6 +17,7 @@
 #include "nodemgr/journal.h"
 #include "nodemgr/ledger.h"
 #include "nodemgr/process_identity.h"
+#include "nodemgr/profiles.h"
 #include "nodemgr/shared_page.h"
 #include "nodemgr/slabs.h"
 #include "nodemgr/trace.h"
@@ -39,6 +41,8 @@ struct Job {
   std::uint64_t promised_bytes = 0;  ///< per GPU
   std::chrono::nanoseconds max_wait{0};
   double max_slowdown = 0;
+  std::uint64_t overhead = 0;       ///< of each process on a GPU, by its profile; 0: not known
+  std::uint64_t overhead_seen = 0;  ///< most that one of its processes took, as measured
   bool admitted = false;
   std::chrono::nanoseconds queued_since{0};
   std::string notice;  ///< last sent while queued
@@ -55,6 +59,13 @@ struct SessionMemory {
   std::array<std::uint64_t, wire::kMemoryKinds> kinds{};  ///< the driver's own; [0] all pageable
   /// What is pageable by kind; none from a process of an older version, which has kAlloc only.
   std::optional<wire::Kinds> pageable;
+
+  // What the driver shows of the process at a look, and what it is made of; equal twice in a row,
+  // it can be told apart.
+  std::uint64_t driver_bytes = 0;  ///< 0: the driver does not show the process
+  std::uint64_t accounted = 0;     ///< of them charged: resident or unpageable
+  std::uint64_t overhead = 0;      ///< the rest, as last measured: context, modules; 0: not yet
+  int looks = 0;
 };
 
 /// One CUDA process of a job.
@@ -92,8 +103,22 @@ struct NodeGpu {
   std::uint64_t usable = 0;    ///< for jobs: within the budget, less reserve and others' use
   std::uint64_t others = 0;    ///< bytes used by processes that are not ours
   std::uint64_t reserved = 0;  ///< by the driver itself, with no process there
-  std::uint64_t overhead = 0;  ///< of an unmeasured process
-  std::set<std::int64_t> bypass_pids;
+  std::uint64_t overhead = 0;  ///< of a process of which nothing is known
+  /// Bytes of ended processes that the driver still shows, with the time of their end, by pid.
+  struct Departed {
+    std::chrono::nanoseconds since{0};
+    std::uint64_t bytes = 0;
+  };
+  std::map<std::int64_t, Departed> departed;
+  /// The driver's pids are this manager's; false in a container that has pids of its own.
+  bool knows_pids = true;
+  std::set<std::int64_t> bypass_pids;  ///< use the GPU without a session; none if !knows_pids
+
+  std::uint64_t departing() const {
+    std::uint64_t sum = 0;
+    for (const auto& [pid, process] : departed) sum += process.bytes;
+    return sum;
+  }
 };
 
 struct NodeOptions {
@@ -107,6 +132,8 @@ struct NodeOptions {
 
 struct Node {
   NodeOptions options;
+  std::vector<std::string>
+      without_effect;  ///< settings that were set and change nothing, a line each
   EventLoop loop;
   std::map<int, NodeGpu> gpus;
   std::uint64_t reserve_bytes = 0;  ///< that loading leaves free on each GPU
@@ -122,6 +149,7 @@ struct Node {
 
   Ledger ledger;
   Usage usage{boot_now()};
+  std::unique_ptr<Profiles> profiles;
   std::unique_ptr<Slabs> slabs;
   std::unique_ptr<Journal> journal;
   std::unique_ptr<TraceWriter> trace;

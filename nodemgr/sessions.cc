@@ -198,7 +198,7 @@ void Sessions::ended(SessionKey id) {
   leases_.leave(*session);
   leases_.thaw();
   node_.publish(job);
-  process_ended_(job);
+  process_ended_(job, *session);
   leases_.step();
 }
 

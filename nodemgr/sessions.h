@@ -14,8 +14,9 @@ namespace plexrl::nodemgr {
 /// to send it are checked. What fails a check breaks the sender's connection, with kError.
 class Sessions {
  public:
-  /// `changed` is called when a process has ended, so that admission can look again.
-  Sessions(Node& node, Leases& leases, std::function<void(Job&)> process_ended)
+  /// `process_ended` is called when one has ended and its gang knows, so that others can look
+  /// again.
+  Sessions(Node& node, Leases& leases, std::function<void(Job&, const Session&)> process_ended)
       : node_(node), leases_(leases), process_ended_(std::move(process_ended)) {}
 
   /// kHello. The client becomes the session's, or is refused.
@@ -53,7 +54,7 @@ class Sessions {
 
   Node& node_;
   Leases& leases_;
-  std::function<void(Job&)> process_ended_;
+  std::function<void(Job&, const Session&)> process_ended_;
 };
 
 JournalRecord process_record(const Session& session);

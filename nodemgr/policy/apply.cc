@@ -53,6 +53,7 @@ struct Applier {
     Gpu& gpu = state.gpus[e.gpu];
     gpu.usable = e.usable_bytes;
     gpu.frozen = e.frozen;
+    gpu.departing = e.departing_bytes;
   }
 
   void operator()(const GangChanged& e) {

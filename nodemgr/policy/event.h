@@ -15,6 +15,7 @@ struct GpuChanged {
   int gpu = 0;
   std::int64_t usable_bytes = 0;
   bool frozen = false;
+  std::int64_t departing_bytes = 0;  ///< of ended processes, not free yet
 };
 
 /// A gang appeared or its description changed. The lease state of a known gang is kept.

@@ -30,9 +30,11 @@ Decision ask(const State& state, Gang& victim, const Gang& newcomer, int gpu, st
   return decision;
 }
 
-/// Bytes that are on their way out; gives up those past their deadline.
+/// Bytes that are on their way out, those of ended processes among them; gives up those past their
+/// deadline.
 std::int64_t coming_bytes(State& state, int gpu, Instant now, Instant& wake) {
-  std::int64_t coming = 0;
+  auto info = state.gpus.find(gpu);
+  std::int64_t coming = info == state.gpus.end() ? 0 : info->second.departing;
   for (auto& [id, gang] : state.gangs) {
     auto it = gang.memory.find(gpu);
     if (it == gang.memory.end() || it->second.evict_asked == 0) continue;

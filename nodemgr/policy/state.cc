@@ -5,7 +5,7 @@ namespace plexrl::nodemgr::policy {
 std::int64_t State::free_bytes(int gpu) const {
   auto it = gpus.find(gpu);
   if (it == gpus.end()) return 0;
-  std::int64_t free = it->second.usable;
+  std::int64_t free = it->second.usable - it->second.departing;
   for (const auto& [id, gang] : gangs) {
     auto memory = gang.memory.find(gpu);
     if (memory != gang.memory.end()) free -= memory->second.fixed + memory->second.resident;

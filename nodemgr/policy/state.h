@@ -68,8 +68,9 @@ struct Gang {
 };
 
 struct Gpu {
-  std::int64_t usable = 0;  ///< bytes for jobs: without reserve and without what others use
-  bool frozen = false;      ///< an earlier manager's processes have not all answered yet
+  std::int64_t usable = 0;     ///< bytes for jobs: without reserve and without what others use
+  std::int64_t departing = 0;  ///< bytes of ended processes that the driver has not freed yet
+  bool frozen = false;         ///< an earlier manager's processes have not all answered yet
   double out_ns_per_byte = 0.1;
   double in_ns_per_byte = 0.1;
 };
@@ -83,7 +84,7 @@ struct State {
     auto it = gangs.find(id);
     return it == gangs.end() ? nullptr : &it->second;
   }
-  /// Bytes of `usable` that no gang occupies; negative when a GPU is overfull.
+  /// Bytes of `usable` that no gang and no ended process occupies; negative when a GPU is overfull.
   std::int64_t free_bytes(int gpu) const;
   /// The gang whose lease covers the GPU, or null.
   Gang* holder(int gpu);

@@ -137,6 +137,7 @@ struct Planner {
 
   void advance_reservation(Gang& gang) {
     bool coming = false;
+    bool departing = false;
     for (auto& [gpu, memory] : gang.memory) {
       if ((gang.gpus & gpu_bit(gpu)) == 0) continue;
       Instant deadline = kNever;
@@ -156,11 +157,14 @@ struct Planner {
         return;
       }
       coming |= room == Room::kComing;
+      auto info = state.gpus.find(gpu);
+      departing |= room == Room::kComing && info != state.gpus.end() && info->second.departing > 0;
     }
     if (!coming) {
       grant(gang);
     } else {
-      wait(gang, kNoGang, "others are evicted", {});
+      wait(gang, kNoGang,
+           departing ? "memory of ended processes is not free yet" : "others are evicted", {});
     }
   }
 

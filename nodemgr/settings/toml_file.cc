@@ -87,6 +87,14 @@ absl::Status apply_table(Values& values, const std::string& path, const toml::ta
 
 }  // namespace
 
+bool file_has_section(const std::string& path, std::string_view section) {
+  try {
+    return toml::parse_file(path).contains(section);
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+
 absl::Status apply_file(Values& values, const std::string& path,
                         std::span<const std::string> other_sections) {
   std::error_code error;

@@ -1,15 +1,25 @@
 #!/usr/bin/env python3
-"""Has a job use the simulated GPU about half of the time, and compares what plexrl-ctl says of it with the trace of the same run.
+"""What plexrl-ctl says of jobs, against what is known about the same run from elsewhere. Exit 0 passed, 1 failed.
 
-Both come from the same edges, so they must agree however fast the machine is. Exit 0 passed, 1 failed.
+duty: a job uses the simulated GPU about half of the time. plexrl-ctl and the trace both get their figures from the same edges, so
+they must agree however fast the machine is.
+overhead: a process's context takes what the simulated GPU was told (ctx=); the manager measures that, and keeps it for the next run.
+departed: memory of a killed process is free as late as the simulated GPU was told (free_delay=); who needs it waits as long.
 """
 import argparse
+import json
+import os
+import signal
 import sys
 import time
 
 from sandbox import PATIENCE_S, Failure, Sandbox
 
-SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us,ctx=4MiB"
+MIB = 1 << 20
+CONTEXT = 24 * MIB
+MODULES = 8 * MIB
+FREE_DELAY_S = 4
+SPEC = f"link=4GB/s,hbm=40GB/s,vmm=20us,ctx={CONTEXT // MIB}MiB,free_delay={FREE_DELAY_S}s"
 ROUNDING = 0.02  # the two reports begin to count some milliseconds apart
 
 
@@ -61,11 +71,20 @@ def check_job(job):
         raise Failure("it is idle and has had gaps, but its next wake is not known")
 
 
-def run(sandbox):
-    sandbox.start_manager()
-    program = sandbox.shared([sandbox.build / "tests/integration/programs/half_busy"], "half_busy",
-                             PLEXRL_TEST_PEER=sandbox.peer_file)
+def start_half_busy(sandbox, name, **more):
+    return sandbox.shared([sandbox.build / "tests/integration/programs/half_busy"], name, PLEXRL_TEST_PEER=sandbox.peer_file, **more)
+
+
+def start_and_pause(sandbox, name, **more):
+    """Returns when the program has its memory and waits, idle."""
+    program = start_half_busy(sandbox, name, **more)
     wait_until(lambda: sandbox.peer()["pauses"] == 1 or program.poll() is not None, "the program's last pause")
+    return program
+
+
+def duty(sandbox):
+    sandbox.start_manager()
+    program = start_and_pause(sandbox, "half_busy")
 
     def idle_status():
         # Its last edge may still be on the way; an idle gang has a next wake.
@@ -83,22 +102,69 @@ def run(sandbox):
                                  manager["started_mono_ns"] + int(manager["uptime_s"] * 1e9))
     if not close(busy, traced):
         raise Failure(f"plexrl-ctl: busy for {busy:.3f} s; trace: {traced:.3f} s")
-    return busy, traced, gaps
+    return f"busy for {busy:.3f} s by plexrl-ctl, {traced:.3f} s by the trace, with {gaps} gaps"
+
+
+def context_row(sandbox):
+    rows = sandbox.tool("plexrl-ctl", "memory", "--json")["memory"]
+    return next((row for row in rows if row["kind"] == "context"), None)
+
+
+def overhead(sandbox):
+    sandbox.start_manager()
+    program = start_and_pause(sandbox, "half_busy")
+    wait_until(lambda: "as the driver shows" in (context_row(sandbox) or {}).get("reason", ""), "the context measured")
+    measured = context_row(sandbox)["bytes"]
+    if not CONTEXT <= measured <= CONTEXT + MODULES:
+        raise Failure(f"a context of {CONTEXT} bytes and modules of less than {MODULES} are measured as {measured}")
+    sandbox.stop_antagonist()
+    sandbox.wait(program)
+    profile = sandbox.state / "profiles" / str(os.getuid()) / "half_busy.json"
+    wait_until(profile.exists, f"{profile} kept")
+    sandbox.stop_manager()
+    kept = json.loads(profile.read_text())["overhead_bytes"]
+    if kept != measured:
+        raise Failure(f"the profile keeps {kept} bytes, not {measured}")
+    return f"the manager measured {measured} bytes, {CONTEXT} of them the context, and keeps them for the next run"
+
+
+def departed(sandbox):
+    """Two jobs, each of which fits only alone; the first is killed."""
+    sandbox.start_manager()
+    first = start_and_pause(sandbox, "first", PLEXRL_TEST_BALLAST=100 * MIB)
+    job = sandbox.tool("plexrl-ctl", "jobs", "first", "--json")["jobs"][0]
+    os.kill(job["gangs"][0]["pids"][0], signal.SIGKILL)
+    sandbox.wait(first, expected=128 + signal.SIGKILL)
+    sandbox.stop_antagonist()
+    sandbox.wait(start_half_busy(sandbox, "second", PLEXRL_TEST_BALLAST=100 * MIB))
+    sandbox.stop_manager()
+    trace = sandbox.trace("export", "--format", "json")
+    died_ns = next(p["end_mono_ns"] for p in trace["processes"] if p["job"] == job["id"])
+    granted_ns = min(s["start_mono_ns"] for s in trace["slices"] if s["name"] == "second" and s["state"] in ("loading", "running"))
+    waited = (granted_ns - died_ns) / 1e9
+    # The simulated GPU notices a death at the first look after it, the manager's own.
+    if waited < FREE_DELAY_S - 0.1:
+        raise Failure(f"the second job got the GPU {waited:.3f} s after the first one's death, its memory takes {FREE_DELAY_S} s")
+    return f"the second job got the GPU {waited:.3f} s after the first one's death (free_delay {FREE_DELAY_S} s)"
+
+
+CASES = {"duty": duty, "overhead": overhead, "departed": departed}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("case", choices=[*CASES])
     parser.add_argument("--build", required=True, help="the build folder")
     options = parser.parse_args()
     with Sandbox(options.build, memory="192MiB", spec=SPEC) as sandbox:
         try:
-            busy, traced, gaps = run(sandbox)
+            found = CASES[options.case](sandbox)
         except Failure as failure:
             print(f"FAILED: {failure}")
             for process in sandbox.started:
                 print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
             return 1
-    print(f"busy for {busy:.3f} s by plexrl-ctl, {traced:.3f} s by the trace, with {gaps} gaps")
+    print(found)
     return 0
 
 

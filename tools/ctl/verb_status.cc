@@ -14,9 +14,15 @@ bool is_in_heading(const std::string& key) {
 void add_scalars(const Json& object, const std::string& prefix, std::string& out) {
   for (const auto& [key, value] : object.items()) {
     if (prefix.empty() && is_in_heading(key)) continue;
-    if (value.is_object()) {
+    if (value.is_array()) {
+      for (const Json& item : value) {
+        if (!item.is_string()) continue;
+        absl::StrAppend(
+            &out, cli::printable(absl::StrCat(prefix, key, ": ", item.get<std::string>())), "\n");
+      }
+    } else if (value.is_object()) {
       add_scalars(value, absl::StrCat(prefix, key, "."), out);
-    } else if (!value.is_array() && !value.is_null()) {
+    } else if (!value.is_null()) {
       const bool is_bytes = key.size() > 6 && key.compare(key.size() - 6, 6, "_bytes") == 0;
       const bool is_seconds = key.size() > 2 && key.compare(key.size() - 2, 2, "_s") == 0;
       const std::string text = is_bytes            ? bytes_of(object, key.c_str())

@@ -71,11 +71,12 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("TIME");
   app.add_flag("--no-wait", options.no_wait,
                "fail instead of waiting when the memory can't be promised now");
-  app.add_option("--evict", raw.evict, "how the job leaves HBM: page (default) or checkpoint")
+  app.add_option("--evict", raw.evict,
+                 "how the job leaves HBM: page (default); checkpoint is not built yet")
       ->check(CLI::IsMember({"page", "checkpoint"}))
       ->type_name("HOW");
   app.add_option("--export", raw.export_kind,
-                 "what exported memory handles are: job (default) or real")
+                 "what exported memory handles are: job (default); real is not built yet")
       ->check(CLI::IsMember({"job", "real"}))
       ->type_name("KIND");
   app.add_flag("--simgpu", raw.simgpu,

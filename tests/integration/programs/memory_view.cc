@@ -1,5 +1,8 @@
 // cuMemGetInfo: what this program takes is what is missing, and neighbours that come and go don't
-// show.
+// show. Beside a neighbour, cuDeviceTotalMem and NVML say the same. (Alone they need not: a driver
+// keeps some memory for itself, and NVML counts it.)
+#include <dlfcn.h>
+
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;
@@ -18,11 +21,67 @@ View view() {
   return v;
 }
 
+/// NVML as programs use it: found at run time, no header needed.
+class Nvml {
+ public:
+  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)) {
+    auto* init = find<int (*)()>("nvmlInit_v2");
+    auto* handle = find<int (*)(unsigned, void**)>("nvmlDeviceGetHandleByIndex_v2");
+    memory_ = find<int (*)(void*, Memory*)>("nvmlDeviceGetMemoryInfo");
+    memory_v2_ = find<int (*)(void*, MemoryV2*)>("nvmlDeviceGetMemoryInfo_v2");
+    if (init() != 0 || handle(0, &device_) != 0) fail("NVML does not start");
+  }
+
+  bool agrees(const View& v) const {
+    Memory one{};
+    MemoryV2 two{};
+    two.version = sizeof two | 2u << 24;
+    if (memory_(device_, &one) != 0 || memory_v2_(device_, &two) != 0) fail("NVML: memory info");
+    const bool first = one.total == v.total && one.free == v.free && one.used == v.total - v.free;
+    return first && two.total == one.total && two.free == one.free && two.used == one.used;
+  }
+
+ private:
+  struct Memory {
+    unsigned long long total, free, used;
+  };
+  struct MemoryV2 {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+  };
+
+  [[noreturn]] static void fail(const char* what) {
+    std::fprintf(stderr, "memory_view: %s\n", what);
+    std::_Exit(1);
+  }
+  template <typename Function>
+  Function find(const char* name) const {
+    void* found = library_ == nullptr ? nullptr : dlsym(library_, name);
+    if (found == nullptr) fail(name);
+    return reinterpret_cast<Function>(found);
+  }
+
+  void* library_;
+  void* device_ = nullptr;
+  int (*memory_)(void*, Memory*);
+  int (*memory_v2_)(void*, MemoryV2*);
+};
+
+bool all_agree(const Nvml& nvml, CUdevice device) {
+  if (std::getenv("PLEXRL_TEST_PEER") == nullptr) return true;
+  const View v = view();
+  std::size_t total = 0;
+  CHECK(cuDeviceTotalMem(&total, device));
+  return total == v.total && nvml.agrees(v);
+}
+
 }  // namespace
 
 int main() {
   Program program;
+  const Nvml nvml;
   const View before = view();
+  bool agree = all_agree(nvml, program.device());
   const std::size_t bytes = 16 << 20;
   const CUdeviceptr data = allocate(bytes);
   CHECK(cuMemsetD8(data, 1, bytes));
@@ -32,10 +91,14 @@ int main() {
   for (int round = 0; round < 4; ++round) {
     program.pause();
     constant = constant && view() == with;
+    agree = agree && all_agree(nvml, program.device());
     CHECK(cuMemsetD8(data, 2, bytes));
     constant = constant && view() == with;
+    agree = agree && all_agree(nvml, program.device());
   }
   std::printf("constant: %s\n", constant ? "yes" : "no");
   CHECK(cuMemFree(data));
+  agree = agree && all_agree(nvml, program.device());
   std::printf("given back: %s\n", view() == before ? "yes" : "no");
+  std::printf("all answer alike: %s\n", agree ? "yes" : "no");
 }

@@ -1,9 +1,16 @@
 #include "nodemgr/daemon_settings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
 
 namespace plexrl::nodemgr {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(DaemonSettings, LevelsByFileAreThePreloadsBusiness) {
   const char* const flags[] = {"plexrl-nodemgr"};
@@ -11,6 +18,26 @@ TEST(DaemonSettings, LevelsByFileAreThePreloadsBusiness) {
   EXPECT_TRUE(load_settings(1, flags, by_file).ok());
   const char* const unknown[] = {"PLEXRL_LOG=loud", nullptr};
   EXPECT_FALSE(load_settings(1, flags, unknown).ok());
+}
+
+TEST(DaemonSettings, WhatChangesNothingIsNamed) {
+  const char* const none[] = {nullptr};
+  const char* const plain[] = {"plexrl-nodemgr", "--policy-grace", "7ms"};
+  EXPECT_THAT(load_settings(3, plain, none)->without_effect, ::testing::IsEmpty());
+  const char* const reserved[] = {"plexrl-nodemgr", "--policy-hang-after", "5m",
+                                  "--policy-join-wait", "2s"};
+  EXPECT_THAT(load_settings(5, reserved, none)->without_effect,
+              ElementsAre(HasSubstr("policy.hang_after = 5m has no effect yet"),
+                          HasSubstr("policy.join_wait = 2s has no effect yet")));
+}
+
+TEST(DaemonSettings, TeamsInTheFileAreNamedAsWithoutEffect) {
+  std::string path = ::testing::TempDir() + "/daemon_settings_team.toml";
+  std::ofstream(path) << "[[team]]\nname = \"a\"\n";
+  const char* const none[] = {nullptr};
+  const char* const flags[] = {"plexrl-nodemgr", "--config", path.c_str()};
+  EXPECT_THAT(load_settings(3, flags, none)->without_effect, ElementsAre(HasSubstr("[[team]]")));
+  std::filesystem::remove(path);
 }
 
 }  // namespace

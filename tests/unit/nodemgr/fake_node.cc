@@ -165,9 +165,17 @@ FakeNode::~FakeNode() {
 }
 
 void FakeNode::start_manager() {
-  auto manager = Manager::start(values_, std::make_unique<FakeGpus>(gpu_count_));
+  auto manager = Manager::start(values_, std::make_unique<FakeGpus>(gpu_count_, use_));
   ASSERT_TRUE(manager.ok()) << message_of(manager.status());
   manager_ = *std::move(manager);
+}
+
+void FakeNode::show(std::vector<GpuUse::Process> processes) {
+  GpuUse& use = use_[0];
+  use = {};
+  use.knows_processes = true;
+  for (const GpuUse::Process& process : processes) use.used_bytes += process.bytes;
+  use.processes = std::move(processes);
 }
 
 void FakeNode::crash_manager() { manager_.reset(); }

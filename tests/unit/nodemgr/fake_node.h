@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,16 +15,23 @@
 
 namespace plexrl::nodemgr::test {
 
+/// What the fake driver shows on each GPU; by default nothing about processes.
+using FakeUse = std::map<int, GpuUse>;
+
 /// GPUs of 1 GiB that no driver knows, under UUIDs of this test process.
 class FakeGpus final : public GpuProbe {
  public:
-  explicit FakeGpus(int count) : count_(count) {}
+  FakeGpus(int count, const FakeUse& use) : count_(count), use_(use) {}
   static wire::GpuUuid uuid(int gpu);
   std::vector<GpuInfo> gpus() override;
-  std::optional<GpuUse> use(int) override { return GpuUse{}; }
+  std::optional<GpuUse> use(int gpu) override {
+    auto it = use_.find(gpu);
+    return it == use_.end() ? GpuUse{} : it->second;
+  }
 
  private:
   int count_;
+  const FakeUse& use_;
 };
 
 /// A process of its own that has connected and then sleeps; its end of the connection is used here.
@@ -63,6 +71,7 @@ class FakePeer {
   void disconnect() { socket_.reset(); }
   void kill();  ///< and waits for its end
   std::uint64_t start_ticks() const;
+  pid_t pid() const { return child_; }
   const std::vector<ScopedFd>& last_fds() const { return last_fds_; }
 
  private:
@@ -108,6 +117,9 @@ class FakeNode : public ::testing::Test {
   std::string folder_;
   std::string socket() const { return folder_ + "/nodemgr.sock"; }
   int gpu_count_;
+  FakeUse use_;
+  /// From now on the driver shows these processes, by pid, and their bytes on GPU 0.
+  void show(std::vector<GpuUse::Process> processes);
   settings::Values values_;
   std::unique_ptr<Manager> manager_;
 };

@@ -156,5 +156,31 @@ TEST_F(LedgerTest, WhateverIsAdmittedAndChargedEveryPromiseCanBeMet) {
   }
 }
 
+TEST_F(LedgerTest, AJobThatIsKnownIsJudgedByWhatItsProcessesTook) {
+  EXPECT_FALSE(ledger.judge(1, 960).fits);
+  EXPECT_TRUE(ledger.judge(1, 960, 20).fits);
+  EXPECT_FALSE(ledger.judge(1, 940, 80).fits);
+  // Booked for it until its process is there, and for the process from then on.
+  ledger.admit(kA, 1, 500, 200);
+  EXPECT_EQ(ledger.judge(1, 0).available, 750u);
+  ledger.attach(kOne, kA, 0, 0);
+  EXPECT_EQ(ledger.overhead(kOne, 0), 200u);
+  EXPECT_EQ(ledger.judge(1, 0).available, 750u);
+}
+
+TEST_F(LedgerTest, AMeasuredOverheadRaisesWhatIsBookedAndTouchesNoPromise) {
+  ledger.admit(kA, 1, 900);
+  ledger.attach(kOne, kA, 0, 0);
+  ledger.measured(kOne, 0, 10);
+  EXPECT_EQ(ledger.overhead(kOne, 0), 50u) << "it may have more to load";
+  ledger.measured(kOne, 0, 120);
+  EXPECT_EQ(ledger.overhead(kOne, 0), 120u);
+  ledger.measured(kOne, 0, 60);
+  EXPECT_EQ(ledger.overhead(kOne, 0), 120u);
+  EXPECT_EQ(ledger.promised(kA, 0), 900u);
+  EXPECT_TRUE(ledger.charge(kOne, 0, 900, false));
+  EXPECT_FALSE(ledger.judge(1, 100).fits);
+}
+
 }  // namespace
 }  // namespace plexrl::nodemgr

@@ -132,7 +132,7 @@ TEST_F(ManagerTest, ALostConnectionKeepsTheLease) {
 TEST_F(ManagerTest, ASecondManagerOfTheSameGpuIsRefusedByName) {
   settings::Values other = values_;
   ASSERT_TRUE(other.set("socket", folder_ + "/other.sock", "test").ok());
-  auto second = Manager::start(other, std::make_unique<FakeGpus>(1));
+  auto second = Manager::start(other, std::make_unique<FakeGpus>(1, use_));
   ASSERT_TRUE(absl::IsAlreadyExists(second.status()));
   EXPECT_THAT(message_of(second.status()), HasSubstr(cat("pid ", ::getpid())));
   EXPECT_THAT(message_of(second.status()), HasSubstr(socket()));

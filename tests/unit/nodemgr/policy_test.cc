@@ -244,6 +244,18 @@ TEST_F(PolicyTest, AFrozenGpuIsNotGranted) {
   EXPECT_NE(find(Kind::kGrant), nullptr);
 }
 
+TEST_F(PolicyTest, BytesOfEndedProcessesAreWaitedForAndNobodyElseLeaves) {
+  gang(kA, 1, 800);
+  gang(kB, 1, 300);
+  state.find(kA)->memory[0].resident = 200;
+  step_with({GpuChanged{0, 1000, false, 700}, WantsChanged{kB, true, now}});
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kEvict), nullptr);
+  step_with({GpuChanged{0, 1000, false, 0}});
+  EXPECT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kEvict), nullptr);
+}
+
 TEST_F(PolicyTest, ASilentVictimDoesNotBlockTheGpuForOthers) {
   gang(kA, 1, 800);
   gang(kB, 1, 800);

@@ -1,0 +1,167 @@
+#include "nodemgr/gpu_watch.h"
+
+#include <algorithm>
+#include <map>
+
+#include "nodemgr/clock.h"
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPause = 2s;
+constexpr auto kPauseWithoutJobs = 30s;
+constexpr auto kPauseToLearn = 250ms;     // while a process is new
+constexpr auto kPauseForDeparted = 10ms;  // somebody may wait for the memory
+constexpr int kLooksToLearn = 20;
+/// What an ended process still has after so long is not on its way out: it is in use by others.
+constexpr auto kDepartsWithin = 10s;
+
+}  // namespace
+
+void GpuWatch::look() {
+  for (auto& [index, gpu] : node_.gpus) look_at(index, gpu);
+  usable_changed_();
+  leases_.step();
+  set_timer();
+}
+
+void GpuWatch::process_joined() {
+  node_.loop.set_timer(kProbeTimer, boot_now() + kPauseToLearn, [this] { look(); });
+}
+
+void GpuWatch::set_timer() {
+  std::chrono::nanoseconds pause = node_.jobs.empty() ? kPauseWithoutJobs : kPause;
+  for (const auto& [id, session] : node_.sessions) {
+    for (const auto& [gpu, memory] : session->memory) {
+      if (memory.overhead == 0 && memory.looks < kLooksToLearn) pause = kPauseToLearn;
+    }
+  }
+  for (const auto& [index, gpu] : node_.gpus) {
+    if (!gpu.departed.empty()) pause = kPauseForDeparted;
+  }
+  node_.loop.set_timer(kProbeTimer, boot_now() + pause, [this] { look(); });
+}
+
+void GpuWatch::look_at(int index, NodeGpu& gpu) {
+  std::optional<GpuUse> use = probe_.use(index);
+  bool tells = use && use->knows_processes;
+  see_departed(index, gpu, tells ? &*use : nullptr);
+  if (!tells) return;
+  gpu.knows_pids = see_sessions(index, *use);
+  see_others(index, gpu, *use);
+}
+
+/// Our processes in the driver's list. False: there should be some, and none is.
+bool GpuWatch::see_sessions(int index, const GpuUse& use) {
+  std::map<std::int64_t, std::uint64_t> bytes;
+  for (const GpuUse::Process& process : use.processes) bytes[process.pid] = process.bytes;
+  bool expected = false;
+  bool seen = false;
+  for (auto& [id, session] : node_.sessions) {
+    auto memory = session->memory.find(index);
+    if (memory == session->memory.end()) continue;
+    expected = true;
+    auto it = bytes.find(session->process.pid);
+    seen |= it != bytes.end();
+    learn(*session, index, it == bytes.end() ? 0 : it->second);
+  }
+  return seen || !expected;
+}
+
+void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
+  SessionMemory& memory = session.memory.at(gpu);
+  std::uint64_t accounted = memory.resident + node_.ledger.unpageable(session.id, gpu);
+  // A charge comes before the memory, the report of it after.
+  bool reported =
+      memory.resident + memory.host + memory.unbacked == node_.ledger.pageable(session.id, gpu);
+  bool same = memory.driver_bytes == driver_bytes && memory.accounted == accounted;
+  memory.driver_bytes = driver_bytes;
+  memory.accounted = accounted;
+  ++memory.looks;
+  if (!same || !reported || driver_bytes <= accounted) return;
+  std::uint64_t before = memory.overhead;
+  memory.overhead = driver_bytes - accounted;
+  session.job->overhead_seen = std::max(session.job->overhead_seen, memory.overhead);
+  if (memory.overhead == before) return;
+  std::uint64_t booked = node_.ledger.overhead(session.id, gpu);
+  node_.ledger.measured(session.id, gpu, memory.overhead);
+  if (node_.ledger.overhead(session.id, gpu) != booked) leases_.memory_changed(session, gpu);
+}
+
+void GpuWatch::see_others(int index, NodeGpu& gpu, const GpuUse& use) {
+  // Without pids the figures decide, and while something moves they differ by what is on the way.
+  if (!gpu.knows_pids && leases_.is_switching()) return;
+  std::set<std::int64_t> ours;
+  for (const auto& [id, session] : node_.sessions) ours.insert(session->process.pid);
+  std::uint64_t others = 0;
+  gpu.bypass_pids.clear();
+  for (const GpuUse::Process& process : use.processes) {
+    if (ours.count(process.pid) != 0 || gpu.departed.count(process.pid) != 0) continue;
+    others += process.bytes;
+    if (gpu.knows_pids) gpu.bypass_pids.insert(process.pid);
+  }
+  if (!gpu.knows_pids) {
+    // Our own would all count: nobody can use more than what is used beyond our accounts.
+    std::uint64_t accounted = accounted_bytes(index) + gpu.reserved;
+    others = std::min(others, use.used_bytes - std::min(use.used_bytes, accounted));
+  }
+  if (others == gpu.others) return;
+  node_.set_others(index, others);
+  leases_.gpu_changed(index);
+}
+
+std::uint64_t GpuWatch::accounted_bytes(int gpu) const {
+  std::int64_t sum = 0;
+  for (const auto& [id, gang] : leases_.state().gangs) {
+    auto memory = gang.memory.find(gpu);
+    if (memory != gang.memory.end()) sum += memory->second.resident + memory->second.fixed;
+  }
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
+}
+
+void GpuWatch::see_departed(int index, NodeGpu& gpu, const GpuUse* use) {
+  if (gpu.departed.empty()) return;
+  std::uint64_t before = gpu.departing();
+  auto now = boot_now();
+  for (auto it = gpu.departed.begin(); it != gpu.departed.end();) {
+    auto& [pid, process] = *it;
+    process.bytes = 0;
+    bool shown = false;
+    if (use != nullptr) {
+      for (const GpuUse::Process& listed : use->processes) {
+        if (listed.pid != pid) continue;
+        shown = true;
+        process.bytes += listed.bytes;
+      }
+    }
+    bool late = now - process.since > kDepartsWithin;
+    if (shown && late) {
+      log_line(LogLevel::kWarning, "gpus",
+               cat("memory of an ended process stays pid=", pid, " gpu=", index,
+                   " bytes=", process.bytes, ": counting it as used by others"));
+    }
+    it = shown && !late ? std::next(it) : gpu.departed.erase(it);
+  }
+  if (gpu.departing() != before) leases_.gpu_changed(index);
+}
+
+void GpuWatch::process_ended(const Session& session) {
+  bool waits = false;
+  for (const auto& [index, memory] : session.memory) {
+    // What the driver never showed, it will not show to be gone.
+    NodeGpu& gpu = node_.gpus.at(index);
+    std::optional<GpuUse> use = probe_.use(index);
+    if (!use || !use->knows_processes) continue;
+    gpu.departed[session.process.pid] = {boot_now(), 0};
+    see_departed(index, gpu, &*use);
+    leases_.gpu_changed(index);
+    waits |= !gpu.departed.empty();
+  }
+  if (waits) set_timer();
+}
+
+}  // namespace plexrl::nodemgr
