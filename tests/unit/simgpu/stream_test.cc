@@ -111,6 +111,7 @@ TEST_F(StreamTest, TimeBetweenEventsIsAtLeastThatOfTheWork) {
   CUevent untimed = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
   EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, start, untimed));
+  for (CUevent event : {start, end, untimed}) EXPECT_EQ(CUDA_SUCCESS, cuEventDestroy(event));
 }
 
 TEST_F(StreamTest, HostFunctionsRunInOrderOnAnotherThread) {
