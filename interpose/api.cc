@@ -6,7 +6,7 @@ namespace plexrl::interpose {
 namespace {
 
 #define PLEXRL_REASON_pass(detail) nullptr
-#define PLEXRL_REASON_unbuilt(detail) detail
+#define PLEXRL_REASON_through(detail) detail
 #define PLEXRL_REASON_gate(detail) nullptr
 #define PLEXRL_REASON_host(detail) nullptr
 #define PLEXRL_REASON_memory(detail) nullptr
@@ -22,7 +22,7 @@ constexpr std::array<ApiRow, kApiCount + 1> kRows = {{
   {#symbol, since, ApiClass::cls, PLEXRL_REASON_##cls(detail)},
 #include "interpose/driver_api.def"
 #undef API
-    {"unknown", 0, ApiClass::unbuilt, "not in the table"},
+    {"unknown", 0, ApiClass::through, "not in the table"},
 }};
 
 constexpr std::string_view kHarmless[] = {

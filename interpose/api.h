@@ -22,7 +22,7 @@ inline constexpr size_t kApiCount = static_cast<size_t>(Api::kCount);
 /// The classes of driver_api.def, where each is explained.
 enum class ApiClass : uint8_t {
   pass,
-  unbuilt,
+  through,
   gate,
   host,
   memory,
@@ -39,7 +39,7 @@ struct ApiRow {
   const char* name;  ///< exported symbol
   int since;         ///< CUDA version of this form, 12080 is 12.8
   ApiClass cls;
-  const char* passes_because;  ///< class unbuilt: why it passes; else null
+  const char* passes_because;  ///< class through: why it passes; else null
 };
 
 const ApiRow& row(Api api) noexcept;

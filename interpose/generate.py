@@ -2,7 +2,7 @@
 """Writes, from the tables of this folder, what the preprocessor can't.
 
   generate.py exports     DRIVER_TABLE NVML_TABLE   the linker's version script: all that a preload exports
-  generate.py passthrough DRIVER_TABLE              what passes although it isn't understood yet (Markdown)
+  generate.py passthrough DRIVER_TABLE              what passes although it touches memory or other processes (Markdown)
 """
 
 import re
@@ -32,7 +32,7 @@ def exports(driver_table, nvml_table):
 def passthrough(driver_table):
     print("| driver function | why it passes through |\n| --- | --- |")
     for symbol, cls, rest in rows(driver_table, "API"):
-        if cls == "unbuilt":
+        if cls == "through":
             reason = re.search(r'"([^"]*)"', rest).group(1)
             print(f"| `{symbol}` | {reason} |")
 

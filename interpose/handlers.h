@@ -84,7 +84,7 @@ void on_unknown_entry(const char* name, int version) noexcept;
 // One handler for each row of class memory, query, track and refuse: the driver's name and
 // signature, our meaning. A handler calls the real function as plexrl::driver.NAME.
 #define PLEXRL_DECLARE_pass(symbol, params)
-#define PLEXRL_DECLARE_unbuilt(symbol, params)
+#define PLEXRL_DECLARE_through(symbol, params)
 #define PLEXRL_DECLARE_gate(symbol, params)
 #define PLEXRL_DECLARE_host(symbol, params)
 #define PLEXRL_DECLARE_took(symbol, params)

@@ -33,15 +33,16 @@ CUresult DeviceMemory::allocate(CUdevice device, CUcontext context, std::size_t 
 }
 
 CUresult DeviceMemory::add_range(CUdevice device, CUcontext context, std::size_t bytes,
-                                 bool is_shared_block, wire::MemoryKind kind,
-                                 std::uint64_t* start) {
+                                 bool is_shared_block, wire::MemoryKind kind, std::uint64_t* start,
+                                 const CUmemAllocationProp* properties) {
   // A size near 2^64 would wrap when rounded up.
   if (bytes > std::size_t{1} << 47) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::size_t mapped = ranges_.mapped_size(bytes);
   if (!devices_.charge(device, mapped, false)) return CUDA_ERROR_OUT_OF_MEMORY;
   PLEXRL_FAULT_POINT("alloc.charged");
   Range* range = nullptr;
-  const CUresult result = ranges_.reserve(device, context, bytes, is_shared_block, &range, kind);
+  const CUresult result =
+      ranges_.reserve(device, context, bytes, is_shared_block, &range, kind, properties);
   if (result != CUDA_SUCCESS) {
     devices_.uncharge(device, mapped, false);
     return result;
@@ -61,8 +62,8 @@ CUresult DeviceMemory::add_range(CUdevice device, CUcontext context, std::size_t
 }
 
 CUresult DeviceMemory::take_range(CUdevice device, std::size_t bytes, wire::MemoryKind kind,
-                                  std::uint64_t* start) {
-  return add_range(device, nullptr, bytes, false, kind, start);
+                                  std::uint64_t* start, const CUmemAllocationProp* properties) {
+  return add_range(device, nullptr, bytes, false, kind, start, properties);
 }
 
 std::optional<DeviceMemory::Allocation> DeviceMemory::find(std::uint64_t address) {

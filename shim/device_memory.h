@@ -61,7 +61,7 @@ class DeviceMemory {
   /// A charged range of `kind`, backed at once where the gate is open, else with the next grant.
   /// Belongs to no context. Errors: as allocate.
   CUresult take_range(CUdevice device, std::size_t bytes, wire::MemoryKind kind,
-                      std::uint64_t* start);
+                      std::uint64_t* start, const CUmemAllocationProp* properties = nullptr);
   /// Gives it back at once: nothing may use it any more.
   void drop_range(std::uint64_t start, CUdevice device);
   /// Access of devices beside its own, now and whenever it is backed again.
@@ -84,7 +84,8 @@ class DeviceMemory {
 
  private:
   CUresult add_range(CUdevice device, CUcontext context, std::size_t bytes, bool is_shared_block,
-                     wire::MemoryKind kind, std::uint64_t* start);
+                     wire::MemoryKind kind, std::uint64_t* start,
+                     const CUmemAllocationProp* properties = nullptr);
   void release_now(std::uint64_t address);
 
   RangeTable& ranges_;

@@ -17,7 +17,7 @@ constexpr std::size_t kPitchAlignment = 512;
 
 bool is_ours(std::uint64_t address) {
   Process* const process = Process::started();
-  return process != nullptr && process->find(address).has_value();
+  return process != nullptr && (process->find(address) || process->vmm.find(address));
 }
 
 /// Memory that passed through when it was allocated and is given back by cuMemFree[Async].
@@ -122,14 +122,6 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
       }
     }
     return free_counted(dptr, [&] { return driver.cuMemFree_v2(dptr); });
-  });
-}
-
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) noexcept {
-  return guarded([&] {
-    // Memory of cuMemAlloc has no handle that a program could get.
-    if (is_ours(reinterpret_cast<std::uint64_t>(addr))) return CUDA_ERROR_INVALID_VALUE;
-    return driver.cuMemRetainAllocationHandle(handle, addr);
   });
 }
 

@@ -11,11 +11,6 @@ namespace {
 
 constexpr const char* kFile = "pager";
 
-bool device_has(CUdevice device, CUdevice_attribute attribute) noexcept {
-  int value = 0;
-  return driver.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;
-}
-
 }  // namespace
 
 bool is_sticky(CUresult result) noexcept {
@@ -96,103 +91,6 @@ void Pager::settle_back(const RangeTable::Claim& claim, std::size_t from) {
   }
 }
 
-bool Pager::unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t count) {
-  bool unmapped = true;
-  for (std::size_t i = from; i < from + count; ++i) {
-    Chunk& chunk = claim.range->chunks[claim.first + i];
-    const CUresult result = driver.cuMemUnmap(claim.range->start + chunk.offset, chunk.bytes);
-    if (result != CUDA_SUCCESS) {
-      unmapped = false;
-      PLEXRL_WARN(kFile, "unmap failed address=0x%llx result=%d",
-                  static_cast<unsigned long long>(claim.range->start + chunk.offset),
-                  static_cast<int>(result));
-      continue;
-    }
-    driver.cuMemRelease(chunk.handle);
-    chunk.handle = 0;
-  }
-  return unmapped;
-}
-
-CUmemAllocationProp Pager::properties(CUdevice device) {
-  {
-    const std::lock_guard lock(devices_mutex_);
-    const auto it = properties_.find(device);
-    if (it != properties_.end()) return it->second;
-  }
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  // The handle type is fixed at creation: without it the memory could never be exported.
-  if (device_has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
-    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  }
-  if (device_has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
-    prop.allocFlags.gpuDirectRDMACapable = 1;
-  }
-  const std::lock_guard lock(devices_mutex_);
-  return properties_.emplace(device, prop).first->second;
-}
-
-CUresult Pager::set_access(const Range& range, std::uint64_t start, std::size_t bytes) {
-  const CUdevice device = range.device;
-  std::vector<CUmemAccessDesc> access;
-  const auto add = [&](CUdevice who) {
-    access.push_back({{CU_MEM_LOCATION_TYPE_DEVICE, {who}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
-  };
-  add(device);
-  if (range.kind == wire::MemoryKind::kAlloc) {
-    const std::lock_guard lock(devices_mutex_);
-    const auto it = peers_.find(device);
-    if (it != peers_.end()) std::for_each(it->second.begin(), it->second.end(), add);
-  }
-  access.insert(access.end(), range.access.begin(), range.access.end());
-  return driver.cuMemSetAccess(start, bytes, access.data(), access.size());
-}
-
-void Pager::add_peer(CUdevice device, CUdevice peer) {
-  if (device == peer) return;
-  {
-    const std::lock_guard lock(devices_mutex_);
-    auto& peers = peers_[device];
-    if (std::find(peers.begin(), peers.end(), peer) != peers.end()) return;
-    peers.push_back(peer);
-  }
-  for (const std::uint64_t start : ranges_.starts_on(device)) {
-    if (auto claim = ranges_.claim_all(start)) {
-      apply_access(*claim);
-      settle_back(*claim, 0);
-    }
-  }
-}
-
-CUresult Pager::set_range_access(std::uint64_t start, const std::vector<CUmemAccessDesc>& access) {
-  auto claim = ranges_.claim_all(start);
-  if (!claim) return CUDA_ERROR_INVALID_VALUE;
-  claim->range->access = access;
-  const CUresult result = apply_access(*claim);
-  settle_back(*claim, 0);
-  return result;
-}
-
-/// For what is mapped; the rest gets its access when it is.
-CUresult Pager::apply_access(const RangeTable::Claim& claim) {
-  const RelaxedCapture relaxed;
-  CUresult result = CUDA_SUCCESS;
-  const auto& chunks = claim.range->chunks;
-  for (std::size_t i = 0; i < claim.count; ++i) {
-    if (claim.came_from[i] != ChunkState::kResident) continue;
-    const std::size_t first = i;
-    std::size_t bytes = 0;
-    for (; i < claim.count && claim.came_from[i] == ChunkState::kResident; ++i) {
-      bytes += chunks[i].bytes;
-    }
-    const CUresult set = set_access(*claim.range, claim.range->start + chunks[first].offset, bytes);
-    if (set != CUDA_SUCCESS) result = set;
-  }
-  return result;
-}
-
 bool Pager::back_now(const Range* range) {
   const RelaxedCapture relaxed;
   LoadFigures figures;
@@ -213,12 +111,12 @@ void Pager::release(std::unique_ptr<Range> range) {
   const RelaxedCapture relaxed;
   for (Chunk& chunk : range->chunks) {
     if (chunk.state == ChunkState::kResident) {
-      const CUresult unmapped = driver.cuMemUnmap(range->start + chunk.offset, chunk.bytes);
-      const CUresult released = driver.cuMemRelease(chunk.handle);
-      if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
-        PLEXRL_INFO(kFile, "release address=0x%llx unmap=%d release=%d, ignoring",
+      const CUresult unmapped = unmap_chunk(*range, chunk);
+      if (unmapped != CUDA_SUCCESS) {
+        PLEXRL_INFO(kFile, "release address=0x%llx result=%d, ignoring",
                     static_cast<unsigned long long>(range->start + chunk.offset),
-                    static_cast<int>(unmapped), static_cast<int>(released));
+                    static_cast<int>(unmapped));
+        driver.cuMemRelease(chunk.handle);
       }
     }
     store_.put(chunk.host);

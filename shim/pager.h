@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -78,6 +79,20 @@ class Pager {
   /// backed again. Waits for moves in flight. Errors: the driver's; INVALID_VALUE without a range.
   CUresult set_range_access(std::uint64_t start, const std::vector<CUmemAccessDesc>& access);
 
+  // The job maps, unmaps or gives access to the range that begins at `range` at addresses of its
+  // own. What is in HBM changes at once, the rest when it is backed. All wait for moves in flight.
+  // Errors: the driver's, and nothing has changed then; INVALID_VALUE without such a range.
+  CUresult add_alias(std::uint64_t range, std::uint64_t start);
+  CUresult remove_alias(std::uint64_t range, std::uint64_t start);
+  CUresult set_alias_access(std::uint64_t range, std::uint64_t start,
+                            const std::vector<CUmemAccessDesc>& access);
+
+  /// Calls `use` for each chunk of the range that begins at `range`: offset, bytes, driver's
+  /// handle. Errors: the first of `use`; NOT_READY where a chunk is not in HBM.
+  CUresult with_chunks(
+      std::uint64_t range,
+      const std::function<CUresult(std::size_t, std::size_t, CUmemGenericAllocationHandle)>& use);
+
   /// Before `context` may end: takes the pager's stream and registrations off it. The pager stays
   /// out of every context until the returned lock is let go.
   [[nodiscard]] std::unique_lock<std::mutex> leave_context(CUcontext context);
@@ -118,13 +133,21 @@ class Pager {
   void settle_oldest_eviction(Lane& lane, EvictFigures* figures);
   void end_eviction(const RangeTable::Claim& claim, CUresult copied, EvictFigures* figures);
 
+  // Mappings: at the range's own addresses and at every alias (pager_map.cc).
+  /// Creates the chunk's memory and maps it everywhere. Leaves nothing behind on an error.
+  CUresult map_chunk(Range& range, Chunk& chunk, LoadFigures* figures);
+  /// Unmaps it everywhere and releases it; on an error it is mapped as before.
+  CUresult unmap_chunk(Range& range, Chunk& chunk);
+  /// Access to chunks [first, first + count), which are mapped, as each mapping has it.
+  CUresult give_access(const Range& range, std::size_t first, std::size_t count);
   /// Unmaps and releases chunks of a claim, counted from its first. False: some unmap failed.
   bool unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t count);
   // After the last chunk of a claim is settled its range may be gone.
   void settle(const RangeTable::Claim& claim, std::size_t index, ChunkState state);
   void settle_all(const RangeTable::Claim& claim, ChunkState state);
   void settle_back(const RangeTable::Claim& claim, std::size_t from);
-  CUmemAllocationProp properties(CUdevice device);
+  CUmemAllocationProp properties(const Range& range);
+  CUmemAllocationProp usual_properties(CUdevice device);
   CUresult set_access(const Range& range, std::uint64_t start, std::size_t bytes);
   CUresult apply_access(const RangeTable::Claim& claim);
 

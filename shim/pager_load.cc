@@ -64,29 +64,16 @@ void Pager::finish_loads(LoadFigures* figures) {
 
 void Pager::prepare(RangeTable::Claim* claim, LoadFigures* figures) {
   Range& range = *claim->range;
-  const CUmemAllocationProp prop = properties(range.device);
   CUresult result = CUDA_SUCCESS;
   std::size_t ready = 0;
-  std::size_t bytes = 0;
-  for (; ready < claim->count; ++ready) {
-    Chunk& chunk = range.chunks[claim->first + ready];
-    {
-      const AddElapsed create(&figures->create_ns);
-      result = driver.cuMemCreate(&chunk.handle, chunk.bytes, &prop, 0);
-    }
-    if (result != CUDA_SUCCESS) break;
-    const AddElapsed map(&figures->map_ns);
-    result = driver.cuMemMap(range.start + chunk.offset, chunk.bytes, 0, chunk.handle, 0);
-    if (result != CUDA_SUCCESS) {
-      driver.cuMemRelease(chunk.handle);
-      break;
-    }
-    bytes += chunk.bytes;
+  for (; ready < claim->count && result == CUDA_SUCCESS; ++ready) {
+    result = map_chunk(range, range.chunks[claim->first + ready], figures);
   }
+  if (result != CUDA_SUCCESS) --ready;
   PLEXRL_FAULT_POINT("load.mapped");
   if (ready != 0) {
     const AddElapsed map(&figures->map_ns);
-    const CUresult access = set_access(range, claim->start(), bytes);
+    const CUresult access = give_access(range, claim->first, ready);
     if (access != CUDA_SUCCESS) {
       result = access;
       unmap(*claim, 0, ready);

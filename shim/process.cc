@@ -120,6 +120,7 @@ Process::Process(Identity identity, Client::Dial dial)
       pager(ranges(), store, contexts()),
       memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent}),
       pools(memory, devices, &nothing_runs),
+      vmm(ranges(), pager, memory, devices),
       keeper({client, devices, ranges(), pager, gate, activity(),
               [this] {
                 memory.release_deferred();

@@ -11,6 +11,7 @@
 #include "shim/pager.h"
 #include "shim/pools.h"
 #include "shim/unpageable.h"
+#include "shim/vmm.h"
 
 namespace plexrl::shim {
 
@@ -52,6 +53,7 @@ class Process {
   Unpageable unpageable;
   DeviceMemory memory;
   Pools pools;
+  Vmm vmm;
   LeaseKeeper keeper;
   MemoryReporter reporter;
   Agent agent;

@@ -12,11 +12,6 @@
 namespace plexrl::shim {
 namespace {
 
-std::optional<DeviceMemory::Allocation> find(CUdeviceptr address) {
-  Process* const process = Process::started();
-  return process == nullptr ? std::nullopt : process->find(address);
-}
-
 template <typename T>
 CUresult put(void* data, T value) {
   *static_cast<T*>(data) = value;
@@ -63,6 +58,54 @@ CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr pt
       return CUDA_ERROR_INVALID_VALUE;  // HOST_POINTER, P2P_TOKENS and what doesn't apply
   }
 }
+
+/// What the driver answers for memory that the job has mapped itself, whether or not it is in HBM.
+CUresult attribute_of(const Vmm::Mapped& mapped, CUdeviceptr ptr, CUpointer_attribute attribute,
+                      void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return put<CUdeviceptr>(data, mapped.reservation_start);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put<std::size_t>(data, mapped.reservation_bytes);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return put<unsigned long long>(
+          data, static_cast<unsigned long long>(mapped.properties.requestedHandleTypes));
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
+      const auto current = current_context();
+      if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+      unsigned int flags = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+      for (const CUmemAccessDesc& access : mapped.access) {
+        if (access.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            access.location.id == current->device) {
+          flags = static_cast<unsigned int>(access.flags);
+        }
+      }
+      return put<unsigned int>(data, flags);
+    }
+    default:
+      return attribute_of(DeviceMemory::Allocation{mapped.start, mapped.bytes, mapped.device,
+                                                   nullptr, mapped.identifier},
+                          ptr, attribute, data);
+  }
+}
+
+/// Memory of ours at an address, of either sort.
+struct Ours {
+  std::optional<DeviceMemory::Allocation> allocation;
+  std::optional<Vmm::Mapped> mapped;
+
+  explicit Ours(CUdeviceptr address) {
+    Process* const process = Process::started();
+    if (process == nullptr) return;
+    allocation = process->find(address);
+    if (!allocation) mapped = process->vmm.find(address);
+  }
+  explicit operator bool() const { return allocation || mapped; }
+  CUresult attribute(CUdeviceptr ptr, CUpointer_attribute which, void* data) const {
+    return allocation ? attribute_of(*allocation, ptr, which, data)
+                      : attribute_of(*mapped, ptr, which, data);
+  }
+};
 
 std::size_t bytes_of(CUpointer_attribute attribute) {
   switch (attribute) {
@@ -157,10 +200,10 @@ CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) noexcept {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) noexcept {
   return guarded([&] {
-    const auto allocation = find(dptr);
-    if (!allocation) return driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
-    if (pbase != nullptr) *pbase = allocation->start;
-    if (psize != nullptr) *psize = allocation->bytes;
+    const Ours ours(dptr);
+    if (!ours) return driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (pbase != nullptr) *pbase = ours.mapped ? ours.mapped->start : ours.allocation->start;
+    if (psize != nullptr) *psize = ours.mapped ? ours.mapped->bytes : ours.allocation->bytes;
     return CUDA_SUCCESS;
   });
 }
@@ -173,23 +216,22 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1* pbase, unsigned int* psize,
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                CUdeviceptr ptr) noexcept {
   return guarded([&] {
-    const auto allocation = find(ptr);
-    if (!allocation || data == nullptr) return driver.cuPointerGetAttribute(data, attribute, ptr);
-    return attribute_of(*allocation, ptr, attribute, data);
+    const Ours ours(ptr);
+    if (!ours || data == nullptr) return driver.cuPointerGetAttribute(data, attribute, ptr);
+    return ours.attribute(ptr, attribute, data);
   });
 }
 
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
                                 void** data, CUdeviceptr ptr) noexcept {
   return guarded([&] {
-    const auto allocation = find(ptr);
-    if (!allocation || attributes == nullptr || data == nullptr) {
+    const Ours ours(ptr);
+    if (!ours || attributes == nullptr || data == nullptr) {
       return driver.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     }
     for (unsigned int i = 0; i < numAttributes; ++i) {
       // An attribute that doesn't apply is set to its null value, and the call succeeds.
-      if (data[i] != nullptr &&
-          attribute_of(*allocation, ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
+      if (data[i] != nullptr && ours.attribute(ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
         std::fill_n(static_cast<unsigned char*>(data[i]), bytes_of(attributes[i]), 0);
       }
     }

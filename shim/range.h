@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "interpose/cuda_api.h"
@@ -44,6 +45,12 @@ enum class Backing : std::uint8_t {
   kImported,   ///< handles of another process (later)
 };
 
+/// Another place where the job has mapped a range: the range's own addresses are then ours alone.
+struct Alias {
+  std::uint64_t start = 0;
+  std::vector<CUmemAccessDesc> access;  ///< empty: mapped, reachable by nobody
+};
+
 /// A stretch of reserved addresses that the job has one allocation in, or several small ones.
 struct Range {
   std::uint64_t start = 0;
@@ -60,6 +67,8 @@ struct Range {
   /// Of devices beside its own. Changed only by who has claimed every chunk
   /// (RangeTable::claim_all).
   std::vector<CUmemAccessDesc> access;
+  std::vector<Alias> aliases;                     ///< likewise
+  std::optional<CUmemAllocationProp> properties;  ///< as the job asked; none: the pager's usual
   // Of RangeTable, under its lock.
   std::uint32_t claims = 0;  ///< chunks in state kMoving
   bool doomed = false;       ///< freed while claimed: whoever settles the last claim releases it

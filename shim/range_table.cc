@@ -8,11 +8,19 @@
 namespace plexrl::shim {
 namespace {
 
+constexpr std::size_t kLargestPiece = std::size_t{1} << 30;
 /// Address space costs nothing but page-table roots; a large arena keeps the reservations few.
 constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
+}
+
+/// What the job may export is one piece, because one descriptor names one piece; unless that would
+/// be too large a unit to move.
+bool is_one_piece(const Range& range) {
+  return range.properties && range.properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+         range.mapped_bytes <= kLargestPiece;
 }
 
 bool is_missing(ChunkState state) {
@@ -56,7 +64,8 @@ CUresult RangeTable::grow(std::size_t bytes) {
 }
 
 CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t bytes,
-                             bool is_shared_block, Range** out, wire::MemoryKind kind) {
+                             bool is_shared_block, Range** out, wire::MemoryKind kind,
+                             const CUmemAllocationProp* properties) {
   auto range = std::make_unique<Range>();
   std::unique_lock lock(mutex_);
   range->bytes = bytes;
@@ -73,12 +82,14 @@ CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t byt
   range->device = device;
   range->context = context;
   range->kind = kind;
+  if (properties != nullptr) range->properties = *properties;
   range->is_shared_block = is_shared_block;
   range->identifier = next_identifier_++;
-  for (std::size_t offset = 0; offset < range->mapped_bytes; offset += chunk_bytes_) {
+  const std::size_t unit = is_one_piece(*range) ? range->mapped_bytes : chunk_bytes_;
+  for (std::size_t offset = 0; offset < range->mapped_bytes; offset += unit) {
     Chunk chunk;
     chunk.offset = offset;
-    chunk.bytes = std::min(chunk_bytes_, range->mapped_bytes - offset);
+    chunk.bytes = std::min(unit, range->mapped_bytes - offset);
     range->chunks.push_back(chunk);
   }
   totals_of(*range).unbacked += range->mapped_bytes;

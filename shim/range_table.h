@@ -64,7 +64,8 @@ class RangeTable {
   /// for what belongs to a device and outlives every context. Errors: the driver's,
   /// CUDA_ERROR_OUT_OF_MEMORY when no addresses are left.
   CUresult reserve(CUdevice device, CUcontext context, std::size_t bytes, bool is_shared_block,
-                   Range** out, wire::MemoryKind kind = wire::MemoryKind::kAlloc);
+                   Range** out, wire::MemoryKind kind = wire::MemoryKind::kAlloc,
+                   const CUmemAllocationProp* properties = nullptr);
 
   std::optional<Description> describe(std::uint64_t address) const;
   std::vector<std::uint64_t> starts_of(CUcontext context) const;

@@ -47,7 +47,7 @@ void on_unknown_entry(const char* name, int) noexcept {
 #define PASS(symbol, params, args) \
   CUresult symbol params noexcept { return driver.symbol args; }
 #define DEFINE_pass(symbol, params, args)
-#define DEFINE_unbuilt(symbol, params, args)
+#define DEFINE_through(symbol, params, args)
 #define DEFINE_gate(symbol, params, args)
 #define DEFINE_host(symbol, params, args)
 #define DEFINE_took(symbol, params, args)

@@ -101,8 +101,10 @@ CUresult mem_get_info(std::size_t* free, std::size_t* total) {
 CUresult address_reserve(CUdeviceptr* address, std::size_t bytes, std::size_t, CUdeviceptr,
                          unsigned long long) {
   COUNT(cuMemAddressReserve);
-  *address = fake->next_address;
-  fake->next_address += bytes;
+  // Never the same twice in a process: the shim keeps what an earlier fake reserved.
+  static std::uint64_t next = std::uint64_t{1} << 42;
+  *address = next;
+  next += bytes;
   return CUDA_SUCCESS;
 }
 
@@ -156,6 +158,30 @@ CUresult mem_release(CUmemGenericAllocationHandle handle) {
   if (it == fake->handles.end()) return CUDA_ERROR_INVALID_VALUE;
   fake->used -= it->second.size();
   fake->handles.erase(it);
+  return CUDA_SUCCESS;
+}
+
+CUresult address_free(CUdeviceptr, std::size_t) {
+  COUNT(cuMemAddressFree);
+  return CUDA_SUCCESS;
+}
+
+CUresult granularity(std::size_t* bytes, const CUmemAllocationProp*,
+                     CUmemAllocationGranularity_flags) {
+  COUNT(cuMemGetAllocationGranularity);
+  *bytes = std::size_t{2} << 20;
+  return CUDA_SUCCESS;
+}
+
+CUresult default_pool(CUmemoryPool* pool, CUdevice) {
+  COUNT(cuDeviceGetDefaultMemPool);
+  *pool = reinterpret_cast<CUmemoryPool>(&fake->hbm_bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_wait_event(CUstream stream, CUevent event, unsigned int) {
+  COUNT(cuStreamWaitEvent);
+  fake->waits.emplace_back(stream, event);
   return CUDA_SUCCESS;
 }
 
@@ -303,6 +329,11 @@ void fill_table() {
   driver.cuMemSetAccess = &mem_set_access;
   driver.cuMemUnmap = &mem_unmap;
   driver.cuMemRelease = &mem_release;
+  driver.cuMemAddressFree = &address_free;
+  driver.cuMemGetAllocationGranularity = &granularity;
+  driver.cuDeviceGetDefaultMemPool = &default_pool;
+  driver.cuDeviceGetMemPool = &default_pool;
+  driver.cuStreamWaitEvent = &stream_wait_event;
   driver.cuMemAlloc_v2 = &mem_alloc;
   driver.cuMemFree_v2 = &mem_free;
   driver.cuMemHostRegister_v2 = &host_register;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "interpose/driver.h"
@@ -63,6 +64,7 @@ class FakeDriver {
   std::set<CUstream> capturing;
   std::map<CUevent, CUstream> events;  ///< what each was recorded on last
   std::set<CUcontext> contexts;
+  std::vector<std::pair<CUstream, CUevent>> waits;
   std::uint64_t next_handle = 1;
   std::uint64_t next_object = 0x1000;
   std::uint64_t next_address = std::uint64_t{1} << 40;
