@@ -29,7 +29,17 @@ SwitchLog::Who who(const LeaseGang& gang) {
 
 }  // namespace
 
-Leases::Leases(Node& node) : node_(node), switches_(*node.trace) {}
+Leases::Leases(Node& node) : node_(node), switches_(*node.trace), paging_(*node.trace, switches_) {}
+
+void LeaseGang::take_over(int gpu, const Eviction& from) {
+  if (from.since == std::chrono::nanoseconds{0}) return;
+  Eviction& own = evictions[gpu];
+  own.since =
+      own.since == std::chrono::nanoseconds{0} ? from.since : std::min(own.since, from.since);
+  own.awaiting.insert(from.awaiting.begin(), from.awaiting.end());
+  own.failed |= from.failed;
+  own.moved += from.moved;
+}
 
 LeaseGang* Leases::find(policy::GangId id) {
   auto it = gangs_.find(static_cast<std::uint64_t>(id));
@@ -98,6 +108,7 @@ void Leases::attach(Session& session, int gpu) {
     own = there != nullptr ? there : &create(*session.job);
     own->sessions.insert(session.id);
     session.gang = static_cast<std::uint64_t>(own->id);
+    trace_gang_of(session);
   }
   LeaseGang& gang = *gang_of(session);
   bool grew = (gang.gpus & bit) == 0;
@@ -119,7 +130,10 @@ void Leases::merge(LeaseGang& into, LeaseGang& from) {
   each(from, [&](Session& session) {
     session.gang = static_cast<std::uint64_t>(into.id);
     into.sessions.insert(session.id);
+    trace_gang_of(session);
   });
+  for (auto& [gpu, eviction] : from.evictions) into.take_over(gpu, eviction);
+  into.last_epoch = std::max(into.last_epoch, from.last_epoch);
   if (from.epoch != kNoEpoch && into.epoch == kNoEpoch) into.epoch = from.epoch;
   events_.push_back(policy::GangsMerged{into.id, from.id});
   for (int gpu = 0; gpu < policy::kMaxGpus; ++gpu) {
@@ -132,6 +146,7 @@ void Leases::merge(LeaseGang& into, LeaseGang& from) {
 
 void Leases::leave(Session& session) {
   LeaseGang* gang = gang_of(session);
+  paging_.died(session, boot_now());
   session.gang = 0;
   if (gang == nullptr) return;
   gang->sessions.erase(session.id);
@@ -164,6 +179,7 @@ void Leases::leave(Session& session) {
 void Leases::lost(Session& session) {
   LeaseGang* gang = gang_of(session);
   if (gang == nullptr) return;
+  paging_.lost(session, boot_now());
   session.wants = false;  // it asks again when it is back
   update_wants(*gang);
   for (auto& [gpu, eviction] : gang->evictions) {
@@ -243,7 +259,9 @@ void Leases::count_loaded(const Session& session, const wire::Loaded& loaded) {
 
 void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
   LeaseGang* gang = gang_of(session);
-  if (gang == nullptr || loaded.epoch != session.granted || session.loaded) return;
+  if (gang == nullptr || loaded.epoch != session.granted) return;
+  paging_.loaded(session, loaded, gang->gpus, boot_now());
+  if (session.loaded) return;
   session.loaded = true;
   count_loaded(session, loaded);
   for (auto& [gpu, memory] : session.memory) {
@@ -315,9 +333,10 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
   std::uint64_t before = memory->second.resident;
   memory->second.resident =
       untold ? before - std::min(before, evicted.freed_bytes) : evicted.resident_bytes;
+  memory->second.host += std::min(evicted.moved_bytes, before);  // until its next report
   memory_event(*gang, gpu);
   auto now = boot_now();
-  switches_.evicted(evicted, now);
+  paging_.evicted(session, evicted, now);
   node_.usage.moved_out(gpu, evicted.moved_bytes, not_after(now, evicted.start_ns),
                         not_after(now, evicted.end_ns));
   auto eviction = gang->evictions.find(gpu);

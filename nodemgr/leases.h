@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nodemgr/node.h"
+#include "nodemgr/paging_log.h"
 #include "nodemgr/policy/step.h"
 #include "nodemgr/switch_log.h"
 
@@ -19,7 +20,8 @@ struct LeaseGang {
   Job* job = nullptr;
   std::set<SessionKey> sessions;
   std::uint64_t gpus = 0;
-  wire::Epoch epoch{};  ///< of the current lease; {0, 0}: none
+  wire::Epoch epoch{};       ///< of the current lease; {0, 0}: none
+  wire::Epoch last_epoch{};  ///< of the lease before, when there is none
   std::uint64_t attempt = 0;
   bool loading = false;
   std::string traced_state;
@@ -31,9 +33,12 @@ struct LeaseGang {
     std::set<SessionKey> awaiting;
     bool failed = false;
     std::int64_t moved = 0;
-    std::chrono::nanoseconds since{0};
+    std::chrono::nanoseconds since{0};  ///< 0: none under way
   };
   std::map<int, Eviction> evictions;  ///< by GPU
+
+  /// What a gang that is united with this one has not finished becomes this one's.
+  void take_over(int gpu, const Eviction& from);
 };
 
 JournalRecord grant_record(const LeaseGang& gang);
@@ -108,6 +113,7 @@ class Leases {
   void run(LeaseGang& gang, const policy::Decision& decision);
   void evict(LeaseGang& gang, const policy::Decision& decision);
   void send_grant(LeaseGang& gang, Session& session, bool run_now);
+  void trace_gang_of(const Session& session);
   void trace_decision(const policy::Decision& decision);
   void trace_state(LeaseGang& gang, const char* state, const std::string& reason);
   void journal_grant(const LeaseGang& gang);
@@ -125,6 +131,7 @@ class Leases {
   std::map<std::uint64_t, LeaseGang> gangs_;
   std::uint64_t counter_ = 0;  ///< of grants, in this generation
   SwitchLog switches_;
+  PagingLog paging_;
   bool stepping_ = false;
   std::uint64_t frozen_ = 0;  ///< GPUs
 };

@@ -89,6 +89,7 @@ void Leases::reopen(LeaseGang& gang, const policy::Decision& decision) {
            cat("lease goes on job='", gang.job->name,
                "' gang=", static_cast<std::uint64_t>(gang.id), " reason='", decision.reason, "'"));
   gang.attempt = 0;
+  switches_.reopened(decision.gpus);
   trace_state(gang, "running", decision.reason);
   each(gang, [&](Session& session) {
     session.drained = false;
@@ -114,9 +115,12 @@ void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
   wire::LeaseRef ended{gang.epoch};
   gang.attempt = 0;
   gang.epoch = kNoEpoch;
+  gang.last_epoch = ended.epoch;
   gang.loading = false;
+  auto now = boot_now();
   each(gang, [&](Session& session) {
     bool had = session.granted == ended.epoch;
+    paging_.revoked(session, now);
     session.granted = kNoEpoch;
     session.drained = false;
     session.busy = false;
@@ -130,7 +134,7 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
   LeaseGang::Eviction& eviction = gang.evictions[decision.gpu];
   eviction = LeaseGang::Eviction{};
   eviction.since = boot_now();
-  switches_.evicting(decision.gpu, decision.bytes, eviction.since);
+  std::uint64_t for_switch = switches_.evicting(decision.gpu, decision.bytes, eviction.since);
   std::vector<Session*> sessions;
   each(gang, [&](Session& session) {
     auto it = session.memory.find(decision.gpu);
@@ -145,6 +149,7 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
     if (session->client == nullptr) continue;
     std::uint64_t bytes = std::min(left, session->memory.at(decision.gpu).resident);
     wire::Evict message{static_cast<std::uint32_t>(decision.gpu), 0, bytes};
+    paging_.evicting(*session, decision.gpu, gang.last_epoch, for_switch, boot_now());
     session->client->send(wire::Type::kEvict, 0, message);
     eviction.awaiting.insert(session->id);
     left -= bytes;
@@ -196,6 +201,7 @@ void Leases::send_grant(LeaseGang& gang, Session& session, bool run_now) {
   session.loaded = run_now;
   if (session.client == nullptr) return;
   session.granted = gang.epoch;
+  if (!run_now) paging_.loading(session, gang.gpus, gang.epoch, boot_now());
   wire::Grant message{};
   message.epoch = gang.epoch;
   message.gang = static_cast<std::uint64_t>(gang.id);
@@ -213,6 +219,17 @@ void Leases::run(LeaseGang& gang, const policy::Decision& decision) {
     session.client->send(wire::Type::kRun, 0, wire::LeaseRef{gang.epoch});
   });
   fault_point("after_run");
+}
+
+void Leases::trace_gang_of(const Session& session) {
+  TraceSession record;
+  record.event = TraceSession::Event::kProcessGang;
+  record.job_id = id_text(session.job->id);
+  record.job_name = session.job->name;
+  record.session = session.id;
+  record.pid = session.process.pid;
+  record.gang = session.gang;
+  node_.trace->add(record);
 }
 
 void Leases::trace_decision(const policy::Decision& decision) {

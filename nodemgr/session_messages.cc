@@ -220,7 +220,8 @@ void Sessions::lease_message(Session& session, const Packet& packet) {
     }
     case wire::Type::kLoaded: {
       wire::Loaded body{};
-      if ((good = packet.read(body))) leases_.on_loaded(session, body);
+      good = packet.read(body) && body.moved_bytes <= kMaxBytes && body.zero_bytes <= kMaxBytes;
+      if (good) leases_.on_loaded(session, body);
       break;
     }
     case wire::Type::kDrained: {

@@ -1,5 +1,7 @@
 #include "nodemgr/switch_log.h"
 
+#include <utility>
+
 namespace plexrl::nodemgr {
 namespace {
 
@@ -7,47 +9,80 @@ std::uint64_t ns(std::chrono::nanoseconds time) { return static_cast<std::uint64
 
 }  // namespace
 
+SwitchLog::Change& SwitchLog::change_of(Gpu& gpu) {
+  if (gpu.change.id == 0) gpu.change.id = ++last_id_;
+  return gpu.change;
+}
+
+SwitchLog::Change* SwitchLog::find(std::uint64_t id) {
+  if (id == 0) return nullptr;
+  for (auto& [index, gpu] : gpus_) {
+    if (gpu.change.id == id) return &gpu.change;
+  }
+  auto late = late_.find(id);
+  return late == late_.end() ? nullptr : &late->second;
+}
+
 void SwitchLog::withdrawn(const Who& holder, const policy::Decision& decision, Instant now) {
   each(decision.gpus, [&](int, Gpu& gpu) {
-    gpu.record = TraceSwitch{};
-    gpu.record.out_job = holder.job;
-    gpu.record.out_gang = holder.gang;
-    gpu.record.reason = decision.reason;
-    gpu.record.decided_at_ns = ns(now);
+    gpu.change = Change{};
+    TraceSwitch& record = change_of(gpu).record;
+    record.out_job = holder.job;
+    record.out_gang = holder.gang;
+    record.reason = decision.reason;
+    record.decided_at_ns = ns(now);
   });
+}
+
+void SwitchLog::reopened(std::uint64_t gpus) {
+  each(gpus, [](int, Gpu& gpu) { gpu.change = Change{}; });
 }
 
 void SwitchLog::revoked(const Who& holder, std::uint64_t gpus, Instant now) {
   each(gpus, [&](int, Gpu& gpu) {
     gpu.last_holder = holder;
-    if (gpu.record.decided_at_ns != 0) gpu.record.drain_ns = ns(now) - gpu.record.decided_at_ns;
+    TraceSwitch& record = change_of(gpu).record;
+    if (record.decided_at_ns != 0) record.drain_ns = ns(now) - record.decided_at_ns;
   });
 }
 
-void SwitchLog::evicting(int index, std::int64_t bytes, Instant now) {
-  Gpu& gpu = gpus_[index];
-  gpu.record.needed_bytes += static_cast<std::uint64_t>(bytes);
-  if (gpu.evict_since == Instant{0}) gpu.evict_since = now;
+std::uint64_t SwitchLog::evicting(int index, std::int64_t bytes, Instant now) {
+  auto gpu = gpus_.find(index);
+  if (gpu == gpus_.end() || gpu->second.change.id == 0) return 0;
+  Change& change = gpu->second.change;
+  change.record.needed_bytes += static_cast<std::uint64_t>(bytes);
+  if (change.evict_since == Instant{0}) change.evict_since = now;
+  return change.id;
 }
 
-void SwitchLog::evicted(const wire::Evicted& evicted, Instant now) {
-  auto it = gpus_.find(static_cast<int>(evicted.gpu));
-  if (it == gpus_.end() || it->second.evict_since == Instant{0}) return;
-  TraceSwitch& record = it->second.record;
+void SwitchLog::asked_to_leave(std::uint64_t for_switch) {
+  if (Change* change = find(for_switch)) ++change->leaving;
+}
+
+void SwitchLog::evicted(std::uint64_t for_switch, const wire::Evicted& evicted, Instant now) {
+  Change* change = find(for_switch);
+  if (change == nullptr) return;
+  TraceSwitch& record = change->record;
   record.out_bytes += evicted.moved_bytes;
   record.untouched_bytes += evicted.untouched_bytes;
-  record.evict_ns = ns(now - it->second.evict_since);
+  record.evict_ns = ns(now - change->evict_since);
   record.evict_copy_ns += evicted.copy_ns;
   record.evict_unmap_ns += evicted.unmap_ns;
+  --change->leaving;
+  auto late = late_.find(for_switch);
+  if (late == late_.end() || late->second.leaving > 0) return;
+  trace_.add(late->second.record);
+  late_.erase(late);
 }
 
 void SwitchLog::granted(const Who& newcomer, const policy::Decision& decision, Instant now) {
   each(decision.gpus, [&](int, Gpu& gpu) {
-    gpu.record.in_job = newcomer.job;
-    gpu.record.in_gang = newcomer.gang;
-    if (gpu.record.reason.empty()) gpu.record.reason = decision.reason;
-    if (gpu.record.decided_at_ns == 0) gpu.record.decided_at_ns = ns(now);
-    gpu.granted_at = now;
+    Change& change = change_of(gpu);
+    change.record.in_job = newcomer.job;
+    change.record.in_gang = newcomer.gang;
+    if (change.record.reason.empty()) change.record.reason = decision.reason;
+    if (change.record.decided_at_ns == 0) change.record.decided_at_ns = ns(now);
+    change.granted_at = now;
   });
 }
 
@@ -58,7 +93,7 @@ void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded) {
   each(gpus, [&](int, Gpu& gpu) {
     if (!first) return;
     first = false;
-    TraceSwitch& record = gpu.record;
+    TraceSwitch& record = gpu.change.record;
     record.in_bytes += loaded.moved_bytes;
     record.load_create_ns += loaded.create_ns;
     record.load_map_ns += loaded.map_ns;
@@ -69,20 +104,23 @@ void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded) {
 
 void SwitchLog::running(const Who& newcomer, std::uint64_t gpus, Instant now) {
   each(gpus, [&](int index, Gpu& gpu) {
-    TraceSwitch& record = gpu.record;
-    bool moved = record.out_bytes + record.in_bytes > 0;
-    if (gpu.last_holder.gang != newcomer.gang || moved) {
-      record.gpu = index;
-      if (record.out_gang == 0) {
-        record.out_job = gpu.last_holder.job;
-        record.out_gang = gpu.last_holder.gang;
-      }
-      record.load_ns = ns(now - gpu.granted_at);
+    Change change = std::exchange(gpu.change, Change{});
+    Who before = std::exchange(gpu.last_holder, newcomer);
+    TraceSwitch& record = change.record;
+    bool moved = record.out_bytes + record.in_bytes > 0 || change.leaving > 0;
+    if (before.gang == newcomer.gang && !moved) return;
+    record.at_ns = ns(now);
+    record.gpu = index;
+    if (record.out_gang == 0) {
+      record.out_job = before.job;
+      record.out_gang = before.gang;
+    }
+    record.load_ns = ns(now - change.granted_at);
+    if (change.leaving > 0) {
+      late_[change.id] = std::move(change);
+    } else {
       trace_.add(record);
     }
-    gpu.last_holder = newcomer;
-    gpu.record = TraceSwitch{};
-    gpu.evict_since = Instant{0};
   });
 }
 

@@ -13,6 +13,10 @@ namespace plexrl::nodemgr {
 
 /// Collects the stages of each change of holder into one switch record per GPU, and the gaps of
 /// gangs. Times are boot time.
+///
+/// A record is written when the newcomer runs and every process that was asked to leave for it has
+/// answered: a process may still be leaving when there is room enough. What leaves while no holder
+/// changes (the holder grows) is in no switch record, only in the paging records.
 class SwitchLog {
  public:
   using Instant = std::chrono::nanoseconds;
@@ -25,8 +29,13 @@ class SwitchLog {
 
   void withdrawn(const Who& holder, const policy::Decision& decision, Instant now);
   void revoked(const Who& holder, std::uint64_t gpus, Instant now);
-  void evicting(int gpu, std::int64_t bytes, Instant now);
-  void evicted(const wire::Evicted& evicted, Instant now);
+  /// The attempt was called off.
+  void reopened(std::uint64_t gpus);
+  /// Bytes have to leave the GPU; returns the change of holder that they leave for, 0: none.
+  std::uint64_t evicting(int gpu, std::int64_t bytes, Instant now);
+  /// A process was asked to leave; `evicted` follows once for each, zeros if it will not answer.
+  void asked_to_leave(std::uint64_t for_switch);
+  void evicted(std::uint64_t for_switch, const wire::Evicted& evicted, Instant now);
   void granted(const Who& newcomer, const policy::Decision& decision, Instant now);
   void loaded(std::uint64_t gpus, const wire::Loaded& loaded);
   /// The newcomer runs on these GPUs: writes a record for each whose holder changed.
@@ -39,11 +48,17 @@ class SwitchLog {
   void gone(std::uint64_t gang);
 
  private:
-  struct Gpu {
+  /// One change of holder, as far as it is known.
+  struct Change {
+    std::uint64_t id = 0;  ///< 0: no change is under way
     TraceSwitch record;
-    Who last_holder;
     Instant evict_since{0};
     Instant granted_at{0};
+    int leaving = 0;  ///< processes that were asked and have not answered
+  };
+  struct Gpu {
+    Change change;
+    Who last_holder;
   };
   struct Gap {
     Instant since{0};
@@ -57,8 +72,14 @@ class SwitchLog {
     }
   }
 
+  /// The change under way on the GPU; begins one where there is none.
+  Change& change_of(Gpu& gpu);
+  Change* find(std::uint64_t id);
+
   TraceWriter& trace_;
+  std::uint64_t last_id_ = 0;
   std::map<int, Gpu> gpus_;
+  std::map<std::uint64_t, Change> late_;  ///< the newcomer runs, some are still leaving
   std::map<std::uint64_t, Gap> gaps_;
 };
 

@@ -125,7 +125,9 @@ void TraceWriter::add(const TraceLease& r) {
 }
 
 void TraceWriter::add(const TraceSwitch& r) {
-  trace::SwitchRecord& out = *buffer_->next().mutable_switch_();
+  trace::TraceRecord& record = buffer_->next();
+  if (r.at_ns != 0) record.set_at_ns(r.at_ns);
+  trace::SwitchRecord& out = *record.mutable_switch_();
   out.set_gpu_index(static_cast<std::uint32_t>(r.gpu));
   out.set_out_job_id(r.out_job);
   out.set_out_gang(r.out_gang);
@@ -146,6 +148,25 @@ void TraceWriter::add(const TraceSwitch& r) {
   out.set_load_map_ns(r.load_map_ns);
   out.set_load_copy_ns(r.load_copy_ns);
   out.set_load_blocked_ns(r.load_blocked_ns);
+}
+
+void TraceWriter::add(const TracePaging& r) {
+  trace::PagingRecord& out = *buffer_->next().mutable_paging();
+  out.set_kind(static_cast<trace::PagingRecord::Kind>(r.kind));
+  out.set_job_id(r.job_id);
+  out.set_gang(r.gang);
+  out.set_session(r.session);
+  out.set_pid(r.pid);
+  out.set_gpus_mask(r.gpus);
+  out.mutable_epoch()->set_generation(r.epoch.generation);
+  out.mutable_epoch()->set_counter(r.epoch.counter);
+  out.set_outcome(r.outcome);
+  out.set_asked_ns(r.asked_ns);
+  out.set_start_ns(r.start_ns);
+  out.set_end_ns(r.end_ns);
+  out.set_out_bytes(r.out_bytes);
+  out.set_in_bytes(r.in_bytes);
+  out.set_untouched_bytes(r.untouched_bytes);
 }
 
 void TraceWriter::add(const TraceGap& r) {

@@ -23,6 +23,7 @@ struct TraceSession {
     kProcessJoin,
     kProcessEnd,
     kGpu,
+    kProcessGang,
   };
   Event event{};
   std::string job_id, job_name, team, user;
@@ -48,6 +49,7 @@ struct TraceLease {
 };
 
 struct TraceSwitch {
+  std::uint64_t at_ns = 0;  ///< 0: now
   int gpu = 0;
   std::string out_job, in_job;
   std::uint64_t out_gang = 0, in_gang = 0;
@@ -57,6 +59,20 @@ struct TraceSwitch {
   std::uint64_t evict_ns = 0, evict_copy_ns = 0, evict_unmap_ns = 0;
   std::uint64_t load_ns = 0, load_create_ns = 0, load_map_ns = 0, load_copy_ns = 0;
   std::uint64_t load_blocked_ns = 0;
+};
+
+/// One process moved memory; what the times mean is told in trace.proto.
+struct TracePaging {
+  enum class Kind { kEvict = 1, kLoad };
+  Kind kind{};
+  std::string job_id;
+  std::uint64_t gang = 0, session = 0;
+  std::int64_t pid = 0;
+  std::uint64_t gpus = 0;
+  wire::Epoch epoch{};
+  std::string outcome;
+  std::uint64_t asked_ns = 0, start_ns = 0, end_ns = 0;
+  std::uint64_t out_bytes = 0, in_bytes = 0, untouched_bytes = 0;
 };
 
 struct TraceGap {
@@ -106,6 +122,7 @@ class TraceWriter {
   void add(const TraceSession& record);
   void add(const TraceLease& record);
   void add(const TraceSwitch& record);
+  void add(const TracePaging& record);
   void add(const TraceGap& record);
   void add(const TraceDecision& record);
   void add(const TraceMemory& record);

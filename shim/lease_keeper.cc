@@ -220,7 +220,8 @@ std::uint64_t LeaseKeeper::step_loading() {
 }
 
 void LeaseKeeper::send_loaded() {
-  if (!loaded_due_) return;
+  // A lease that was to begin at once may have found memory missing: what moved is always told.
+  if (!loaded_due_ && load_figures_.moved_bytes == 0) return;
   loaded_due_ = false;
   loaded_.end_ns = boottime_ns();
   loaded_.moved_bytes = load_figures_.moved_bytes;
@@ -230,6 +231,9 @@ void LeaseKeeper::send_loaded() {
   loaded_.copy_ns = load_figures_.copy_ns;
   PLEXRL_FAULT_POINT("load.before_loaded");
   parts_.client.connection().send(wire::Type::kLoaded, loaded_);
+  load_figures_ = {};
+  loaded_.start_ns = loaded_.end_ns;
+  loaded_.blocked_ns = 0;
 }
 
 std::uint64_t LeaseKeeper::step_held() {
@@ -310,6 +314,7 @@ std::uint64_t LeaseKeeper::step_draining() {
       break;
   }
   parts_.pager.finish_loads(&load_figures_);  // what the lease lacked may have been on its way
+  if (!loaded_due_) send_loaded();
   quiet_.store(true, std::memory_order_release);
   parts_.on_quiet();  // with the gate closed nothing can have been submitted since the look
   parts_.on_rest();

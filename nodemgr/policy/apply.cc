@@ -96,6 +96,9 @@ struct Applier {
       sum.pageable += memory.pageable;
       sum.fixed += memory.fixed;
       sum.resident += memory.resident;
+      sum.evict_asked += memory.evict_asked;
+      sum.evict_deadline = std::max(sum.evict_deadline, memory.evict_deadline);
+      sum.leaving |= memory.leaving;
     }
     state.gangs.erase(e.from);
     if (!held) {
@@ -191,6 +194,7 @@ struct Applier {
     if (gang == nullptr) return;
     GangMemory& memory = gang->memory[e.gpu];
     memory.evict_asked = 0;
+    memory.leaving = false;
     if (e.failed) memory.evict_not_before = now + state.config.load_patience;
     auto gpu = state.gpus.find(e.gpu);
     if (gpu != state.gpus.end()) learn_rate(gpu->second.out_ns_per_byte, e.moved_bytes, e.took);

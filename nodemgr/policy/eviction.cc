@@ -11,6 +11,7 @@ Decision ask(const State& state, Gang& victim, const Gang& newcomer, int gpu, st
              std::int64_t short_bytes, const char* reason, Instant now) {
   GangMemory& memory = victim.memory[gpu];
   memory.evict_asked = bytes;
+  memory.leaving = true;
   auto slowest = static_cast<std::int64_t>(static_cast<double>(bytes) / kSlowestBytesPerNs);
   memory.evict_deadline = now + state.config.evict_patience + Duration(slowest);
   Decision decision;
@@ -60,7 +61,7 @@ Gang* next_victim(State& state, int gpu, const Gang& newcomer, Instant now) {
     auto it = gang.memory.find(gpu);
     if (it == gang.memory.end()) continue;
     const GangMemory& memory = it->second;
-    if (memory.resident <= 0 || memory.evict_asked > 0 || now < memory.evict_not_before) continue;
+    if (memory.resident <= 0 || memory.leaving || now < memory.evict_not_before) continue;
     if (best == nullptr || gang.lease_ended < best->lease_ended) best = &gang;
   }
   return best;

@@ -15,7 +15,8 @@ struct GangMemory {
   std::int64_t fixed = 0;
   std::int64_t resident = 0;
 
-  std::int64_t evict_asked = 0;  ///< outstanding eviction; 0: none
+  std::int64_t evict_asked = 0;  ///< bytes on their way out; 0: none, or given up waiting for them
+  bool leaving = false;          ///< asked to evict, and not all of its processes have answered
   Instant evict_deadline{0};
   Instant evict_not_before{0};  ///< after a failure or silence
 

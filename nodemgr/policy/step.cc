@@ -201,6 +201,10 @@ struct Planner {
         return wait(waiter, kNoGang, "waits for processes of the manager before", {});
       }
     }
+    // A lease opens gates, and while memory leaves all gates of its gang are closed (invariant 3).
+    for (const auto& [gpu, memory] : waiter.memory) {
+      if (memory.leaving) return wait(waiter, kNoGang, "its own memory is still leaving", {});
+    }
     if (waiter.reserved) {
       claimed |= waiter.gpus;
       return advance_reservation(waiter);

@@ -24,7 +24,8 @@ struct StepResult {
 ///
 /// Always holds (docs/architecture.md): a GPU has at most one holder; a lease over several GPUs
 /// comes all or not at all; a gang that asks for more than it holds gives back first; an exclusive
-/// holder is never withdrawn; memory leaves only gangs without a lease.
+/// holder is never withdrawn; memory leaves only gangs without a lease, and none gets one before it
+/// has left.
 StepResult step(State& state, std::span<const Event> events, Instant now, std::uint64_t seed);
 
 }  // namespace plexrl::nodemgr::policy

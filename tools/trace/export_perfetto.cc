@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -166,14 +167,31 @@ class Exporter {
     add_moved(job, gpu, "Bytes copied in for " + name, parent, /*out=*/false);
   }
 
+  // When how many bytes were copied. A load over several GPUs tells one sum: it is the first one's.
+  std::vector<std::pair<std::int64_t, std::uint64_t>> moved(const Job& job, const Gpu& gpu,
+                                                            bool out) const {
+    std::vector<std::pair<std::int64_t, std::uint64_t>> all;
+    const auto add = [&](std::int64_t at_ns, const std::string& whose, std::uint64_t on,
+                         std::uint64_t bytes) {
+      if (whose == job.id && on == gpu.index && bytes != 0) all.emplace_back(at_ns, bytes);
+    };
+    for (const auto& [at_ns, record] : model_.paging) {
+      const auto first = static_cast<std::uint64_t>(std::countr_zero(record.gpus_mask()));
+      add(at_ns, record.job_id(), first, out ? record.out_bytes() : record.in_bytes());
+    }
+    if (!model_.paging.empty()) return all;  // else it is a trace of an older manager
+    for (const auto& [at_ns, record] : model_.swaps) {
+      add(at_ns, out ? record.out_job_id() : record.in_job_id(), record.gpu_index(),
+          out ? record.out_bytes() : record.in_bytes());
+    }
+    return all;
+  }
+
   // How much was copied so far.
   void add_moved(const Job& job, const Gpu& gpu, const std::string& name, Track parent, bool out) {
     Track counter = PerfettoWriter::kTop;
     std::uint64_t total = 0;
-    for (const auto& [at_ns, record] : model_.swaps) {
-      const std::string& moved_job = out ? record.out_job_id() : record.in_job_id();
-      const std::uint64_t bytes = out ? record.out_bytes() : record.in_bytes();
-      if (moved_job != job.id || record.gpu_index() != gpu.index || bytes == 0) continue;
+    for (const auto& [at_ns, bytes] : moved(job, gpu, out)) {
       if (counter == PerfettoWriter::kTop) {
         counter = writer_.add_byte_counter(name, parent);
         writer_.add_value(counter, std::min(job.start_ns, at_ns), 0);
@@ -240,7 +258,45 @@ class Exporter {
         }
       }
       add_gaps(*gang, track);
+      for (const Process& process : model_.processes) {
+        if (process.job_id == job.id && process.gang == gang->id) add_paging(process, track);
+      }
     }
+  }
+
+  // What one process moved. One thread of it moves, so its windows follow each other; where the end
+  // of one is not known, the next one's begin is as late as it can be.
+  void add_paging(const Process& process, Track parent) {
+    std::vector<const PagingRecord*> moves;
+    for (const auto& [at_ns, record] : model_.paging) {
+      if (record.session() == process.session) moves.push_back(&record);
+    }
+    if (moves.empty()) return;
+    std::stable_sort(moves.begin(), moves.end(), [](const PagingRecord* a, const PagingRecord* b) {
+      return a->start_ns() < b->start_ns();
+    });
+    const Track track = writer_.add_track(absl::StrCat("Moves of pid ", process.pid), parent);
+    for (std::size_t i = 0; i < moves.size(); ++i) {
+      const PagingRecord& move = *moves[i];
+      std::int64_t end = process.end_ns;
+      if (move.end_ns() != 0) end = std::min(end, static_cast<std::int64_t>(move.end_ns()));
+      if (i + 1 < moves.size()) {
+        end = std::min(end, static_cast<std::int64_t>(moves[i + 1]->start_ns()));
+      }
+      const auto start = static_cast<std::int64_t>(move.start_ns());
+      if (start < end) {
+        writer_.add_slice(track, paging_name(move), start, end, arguments_of(move));
+      }
+    }
+  }
+
+  static Arguments arguments_of(const PagingRecord& move) {
+    Arguments arguments{{"outcome", move.outcome()}};
+    add_text(arguments, "epoch", epoch_text(move.epoch().generation(), move.epoch().counter()));
+    arguments.push_back({"out_bytes", "", move.out_bytes()});
+    arguments.push_back({"in_bytes", "", move.in_bytes()});
+    arguments.push_back({"untouched_bytes", "", move.untouched_bytes()});
+    return arguments;
   }
 
   void add_gaps(const Gang& gang, Track parent) {

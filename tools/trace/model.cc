@@ -20,6 +20,8 @@ class Builder {
       model_.end_ns = std::max(model_.end_ns, at);
     }
     close_everything(model_.end_ns);
+    std::stable_sort(model_.swaps.begin(), model_.swaps.end(),
+                     [](const Swap& a, const Swap& b) { return a.at_ns < b.at_ns; });
     if (!model_.gpus.empty()) {
       std::sort(model_.gpus.begin(), model_.gpus.end(),
                 [](const Gpu& a, const Gpu& b) { return a.index < b.index; });
@@ -37,6 +39,10 @@ class Builder {
         return take_lease(at, record.lease());
       case TraceRecord::kSwitch:
         model_.swaps.push_back({at, record.switch_()});
+        return;
+      case TraceRecord::kPaging:
+        job_of(record.paging().job_id());
+        model_.paging.push_back({at, record.paging()});
         return;
       case TraceRecord::kGap:
         return take_gap(record.gap());
@@ -90,6 +96,8 @@ class Builder {
         model_.processes.push_back(
             {session.session(), session.pid(), session.job_id(), session.gang(), at, 0});
         return;
+      case SessionRecord::PROCESS_GANG:
+        return take_gang_of_process(at, session);
       case SessionRecord::PROCESS_END:
         end_process(at, session);
         return;
@@ -121,6 +129,14 @@ class Builder {
     job_of(id).end_ns = at;
     for (Gang& gang : model_.gangs) {
       if (gang.job_id == id) close_gang(gang, at);
+    }
+  }
+
+  void take_gang_of_process(std::int64_t at, const SessionRecord& session) {
+    for (Process& process : model_.processes) {
+      if (process.session != session.session() || process.end_ns != 0) continue;
+      process.gang = session.gang();
+      process.gangs.emplace_back(at, session.gang());
     }
   }
 

@@ -35,8 +35,16 @@ struct Process {
   std::uint64_t session;
   std::int64_t pid;
   std::string job_id;
-  std::uint64_t gang;
+  std::uint64_t gang;  ///< the last one; 0: none yet
   std::int64_t start_ns, end_ns;
+  /// Which gangs it belonged to, each since when, in order.
+  std::vector<std::pair<std::int64_t, std::uint64_t>> gangs = {};
+};
+
+/// One process moved memory out of HBM or into it; the times are told in trace.proto.
+struct Paging {
+  std::int64_t at_ns;
+  PagingRecord record;
 };
 
 struct Job {
@@ -94,8 +102,9 @@ struct Model {
   std::vector<Gang> gangs;  ///< likewise
   std::vector<Gpu> gpus;    ///< by index
   std::vector<Process> processes;
-  std::vector<Swap> swaps;
-  std::vector<Gap> gaps;  ///< as recorded; for gangs without any, their idle slices
+  std::vector<Swap> swaps;     ///< by time
+  std::vector<Paging> paging;  ///< in the order in which they ended
+  std::vector<Gap> gaps;       ///< as recorded; for gangs without any, their idle slices
   std::vector<MemoryPoint> memory;
   std::vector<Problem> problems;
   std::vector<Decision> decisions;

@@ -138,13 +138,41 @@ Json swap_list(const Model& model) {
   return list;
 }
 
+Json paging_list(const Model& model) {
+  Json list = Json::array();
+  for (const auto& [at_ns, record] : model.paging) {
+    list.push_back(
+        {{"kind", paging_name(record)},
+         {"job", record.job_id()},
+         {"gang", std::to_string(record.gang())},
+         {"session", std::to_string(record.session())},
+         {"pid", record.pid()},
+         {"gpus", gpus_in(record.gpus_mask())},
+         {"epoch", text_or_null(epoch_text(record.epoch().generation(), record.epoch().counter()))},
+         {"outcome", record.outcome()},
+         {"asked_mono_ns", record.asked_ns()},
+         {"start_mono_ns", record.start_ns()},
+         {"end_mono_ns", record.end_ns() == 0 ? Json() : Json(record.end_ns())},
+         {"told_mono_ns", at_ns},
+         {"out_bytes", record.out_bytes()},
+         {"in_bytes", record.in_bytes()},
+         {"untouched_bytes", record.untouched_bytes()}});
+  }
+  return list;
+}
+
 Json process_list(const Model& model) {
   Json list = Json::array();
   for (const Process& process : model.processes) {
+    Json gangs = Json::array();
+    for (const auto& [since_ns, gang] : process.gangs) {
+      gangs.push_back({{"gang", std::to_string(gang)}, {"since_mono_ns", since_ns}});
+    }
     list.push_back({{"pid", process.pid},
                     {"session", std::to_string(process.session)},
                     {"job", process.job_id},
                     {"gang", std::to_string(process.gang)},
+                    {"gangs", gangs},
                     {"start_mono_ns", process.start_ns},
                     {"end_mono_ns", process.end_ns}});
   }
@@ -171,6 +199,17 @@ Json memory_list(const Model& model) {
 std::string epoch_text(std::uint64_t generation, std::uint64_t counter) {
   if (generation == 0 && counter == 0) return "";
   return std::to_string(generation) + "." + std::to_string(counter);
+}
+
+std::string paging_name(const PagingRecord& record) {
+  switch (record.kind()) {
+    case PagingRecord::EVICT:
+      return "evict";
+    case PagingRecord::LOAD:
+      return "load";
+    default:
+      return "unknown";
+  }
 }
 
 std::vector<int> gpus_in(std::uint64_t mask) {
@@ -242,6 +281,7 @@ Json export_json(const Model& model) {
   object["processes"] = process_list(model);
   object["slices"] = timeline_json(model, INT64_MIN, INT64_MAX)["slices"];
   object["swaps"] = swap_list(model);
+  object["paging"] = paging_list(model);
   object["gaps"] = Json::array();
   for (const Gap& gap : model.gaps) object["gaps"].push_back(gap_json(model, gap));
   object["memory"] = memory_list(model);

@@ -29,19 +29,35 @@ void add_gang(const Model& model, const Gang& gang, JobSummary& job) {
   add_idle_causes(model, gang, job);
 }
 
+// Every process tells what it moved; what left while no holder changed is in no swap.
+void add_moved(const Model& model, JobSummary& job) {
+  for (const auto& [at_ns, record] : model.paging) {
+    if (record.job_id() != job.id) continue;
+    job.out_bytes += record.out_bytes();
+    job.in_bytes += record.in_bytes();
+    if (record.kind() == PagingRecord::EVICT) {
+      job.saved.untouched_bytes += record.untouched_bytes();
+    }
+  }
+}
+
 void add_swaps(const Model& model, JobSummary& job) {
+  const bool has_paging = !model.paging.empty();  // else it is a trace of an older manager
+  if (has_paging) add_moved(model, job);
   for (const auto& [at_ns, record] : model.swaps) {
     if (record.out_job_id() == job.id) {
       ++job.swaps_out;
-      job.out_bytes += record.out_bytes();
-      job.saved.untouched_bytes += record.untouched_bytes();
+      if (!has_paging) {
+        job.out_bytes += record.out_bytes();
+        job.saved.untouched_bytes += record.untouched_bytes();
+      }
       job.saved.repeated_bytes += record.repeated_bytes();
       job.saved.unchanged_bytes += record.unchanged_bytes();
       job.saved.shared_bytes += record.shared_bytes();
     }
     if (record.in_job_id() == job.id) {
       ++job.swaps_in;
-      job.in_bytes += record.in_bytes();
+      if (!has_paging) job.in_bytes += record.in_bytes();
     }
   }
 }

@@ -143,6 +143,37 @@ TEST_F(PolicyTest, OnlyAsManyBytesLeaveAsTheNewcomerLacks) {
   EXPECT_EQ(find(Kind::kGrant)->gang, kB);
 }
 
+TEST_F(PolicyTest, WhoseMemoryIsLeavingGetsNoLeaseBeforeItHasLeft) {
+  gang(kA, 1, 700);
+  gang(kB, 1, 700);
+  state.find(kA)->memory[0].resident = 700;
+  at(2s, {WantsChanged{kB, true, 2s}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  // The newcomer goes away; all that gang A lacks is room that it has.
+  step_with({GangGone{kB}, WantsChanged{kA, true, 2s}});
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  ASSERT_NE(find(Kind::kWait), nullptr);
+  EXPECT_EQ(find(Kind::kWait)->reason, "its own memory is still leaving");
+  // Not even when it answers later than anybody waits for.
+  at(100s);
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  step_with({MemoryChanged{kA, 0, 700, 0, 300}, GangEvicted{kA, 0, false, 400, 1ms}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_FALSE(find(Kind::kGrant)->run_now);
+}
+
+TEST_F(PolicyTest, WhoHasNotAnsweredIsNotAskedToLeaveAgain) {
+  gang(kA, 1, 800);
+  gang(kB, 1, 800);
+  state.find(kA)->memory[0].resident = 800;
+  at(2s, {WantsChanged{kB, true, 2s}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  for (Instant time = 3s; time < 60s; time += 1s) {
+    at(time);
+    EXPECT_EQ(find(Kind::kEvict), nullptr);
+  }
+}
+
 TEST_F(PolicyTest, TheLeastRecentlyUsedGangIsEvictedFirst) {
   for (GangId id : {kA, kB}) gang(id, 1, 450);
   gang(kC, 1, 450);

@@ -235,5 +235,30 @@ TEST(PerfettoExport, ProblemsAreInstants) {
   EXPECT_THAT(Loaded(fake.model()).instants, ElementsAre("not_drained"));
 }
 
+TEST(PerfettoExport, EachProcessHasATrackOfWhatItMoved) {
+  FakeTrace fake;
+  fake.gpu(0).job("a", 0).lease("a", 1, "running", 1);
+  fake.process(SessionRecord::PROCESS_JOIN, "a", 7, 0);
+  fake.process(SessionRecord::PROCESS_GANG, "a", 7, 1, 1);
+  fake.paging(PagingRecord::EVICT, "a", 7, 50, 60, 30).paging(PagingRecord::LOAD, "a", 7, 70, 0, 0);
+  fake.paging(PagingRecord::LOAD, "a", 7, 80, 90, 30);
+  fake.paging(PagingRecord::LOAD, "other", 8, 80, 90, 1).job_end("a", 100);
+  const Loaded loaded(fake.model());
+  std::vector<std::string> seen;
+  for (const Loaded::Slice& slice : loaded.slices) {
+    if (slice.track != "job-a gang 1 (simulated)/Moves of pid 1007") continue;
+    const auto ms = [](std::int64_t ns) {
+      return std::to_string((ns - FakeTrace::kStart) / 1'000'000);
+    };
+    seen.push_back(slice.name + " " + ms(slice.start_ns) + "-" + ms(slice.end_ns) + " " +
+                   slice.arguments.at("out_bytes") + "/" + slice.arguments.at("in_bytes"));
+  }
+  // The load whose end is not known is cut where the next one begins.
+  EXPECT_THAT(seen, ElementsAre("evict 50-60 30/0", "load 70-80 0/0", "load 80-90 0/30"));
+  const std::string gpu = "GPU 0 of n1: Model (simulated)/";
+  EXPECT_THAT(loaded.values.at(gpu + "Bytes copied out of job-a"), ElementsAre(0, 30));
+  EXPECT_THAT(loaded.values.at(gpu + "Bytes copied in for job-a"), ElementsAre(0, 30));
+}
+
 }  // namespace
 }  // namespace plexrl::trace

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -75,6 +76,35 @@ class FakeTrace {
     memory->set_job_id(job);
     memory->set_session(session);
     memory->set_resident_bytes(resident);
+    return *this;
+  }
+  /// A window of process `session` from `from` to `to` (0: not known); asked and told right then.
+  FakeTrace& paging(PagingRecord::Kind kind, const std::string& job, std::uint64_t session,
+                    std::int64_t from, std::int64_t to, std::uint64_t bytes) {
+    PagingRecord* paging = add(std::max(from, to))->mutable_paging();
+    paging->set_kind(kind);
+    paging->set_job_id(job);
+    paging->set_gang(1);
+    paging->set_session(session);
+    paging->set_pid(static_cast<std::int64_t>(session) + 1000);
+    paging->set_gpus_mask(1);
+    paging->mutable_epoch()->set_generation(1);
+    paging->mutable_epoch()->set_counter(4);
+    paging->set_outcome(to == 0 ? "lost" : "done");
+    paging->set_asked_ns(static_cast<std::uint64_t>(ms(from)));
+    paging->set_start_ns(static_cast<std::uint64_t>(ms(from)));
+    paging->set_end_ns(to == 0 ? 0 : static_cast<std::uint64_t>(ms(to)));
+    (kind == PagingRecord::EVICT ? paging->set_out_bytes(bytes) : paging->set_in_bytes(bytes));
+    return *this;
+  }
+  FakeTrace& process(SessionRecord::Event event, const std::string& job, std::uint64_t session,
+                     std::int64_t at, std::uint64_t gang = 0) {
+    SessionRecord* record = add(at)->mutable_session();
+    record->set_event(event);
+    record->set_job_id(job);
+    record->set_session(session);
+    record->set_pid(static_cast<std::int64_t>(session) + 1000);
+    record->set_gang(gang);
     return *this;
   }
   FakeTrace& clock(std::int64_t at, std::int64_t realtime_ns) {

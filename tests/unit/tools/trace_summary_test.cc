@@ -145,6 +145,57 @@ TEST(Pieces, SubtractCutsOnBothSides) {
   EXPECT_THAT(merge({{5, 9}, {0, 5}, {7, 12}, {20, 20}}), ElementsAre(Pair(0, 12)));
 }
 
+TEST(Summary, BytesAreThoseThatTheProcessesMoved) {
+  FakeTrace fake = two_jobs();
+  SwitchRecord* late = fake.add(60)->mutable_switch_();
+  late->set_out_job_id("a");
+  late->set_in_job_id("b");
+  late->set_out_bytes(30);
+  EXPECT_EQ(summarize(fake.model()).jobs[0].out_bytes, 30u) << "a trace without windows";
+  // While no holder changes bytes leave as well: the holder grows.
+  fake.paging(PagingRecord::EVICT, "a", 7, 52, 55, 30)
+      .paging(PagingRecord::EVICT, "a", 7, 70, 71, 5);
+  fake.paging(PagingRecord::LOAD, "a", 7, 100, 109, 35);
+  const Summary summary = summarize(fake.model());
+  EXPECT_EQ(summary.jobs[0].out_bytes, 35u);
+  EXPECT_EQ(summary.jobs[0].in_bytes, 35u);
+  EXPECT_EQ(summary.jobs[0].swaps_out, 1u);
+  EXPECT_EQ(summary.jobs[1].out_bytes, 0u);
+}
+
+TEST(ExportJson, HasTheWindowsAndGangsOfProcesses) {
+  FakeTrace fake = two_jobs();
+  fake.process(SessionRecord::PROCESS_JOIN, "a", 7, 0)
+      .process(SessionRecord::PROCESS_GANG, "a", 7, 1, 5);
+  fake.process(SessionRecord::PROCESS_GANG, "a", 7, 3, 6);
+  fake.paging(PagingRecord::EVICT, "a", 7, 52, 55, 30)
+      .paging(PagingRecord::LOAD, "a", 7, 100, 0, 0);
+  const Json json = export_json(fake.model());
+  const Json& process = json["processes"][0];
+  EXPECT_EQ(process["gang"], "6");
+  EXPECT_EQ(process["gangs"][0]["gang"], "5");
+  EXPECT_EQ(process["gangs"][1]["since_mono_ns"], FakeTrace::ms(3));
+  const Json& evict = json["paging"][0];
+  EXPECT_EQ(evict["kind"], "evict");
+  EXPECT_EQ(evict["job"], "a");
+  EXPECT_EQ(evict["pid"], 1007);
+  EXPECT_EQ(evict["epoch"], "1.4");
+  EXPECT_EQ(evict["start_mono_ns"], FakeTrace::ms(52));
+  EXPECT_EQ(evict["end_mono_ns"], FakeTrace::ms(55));
+  EXPECT_EQ(evict["out_bytes"], 30);
+  EXPECT_TRUE(json["paging"][1]["end_mono_ns"].is_null());
+  EXPECT_EQ(json["paging"][1]["outcome"], "lost");
+}
+
+TEST(Model, SwapsAreInOrderOfTimeThoughTheyWereWrittenLater) {
+  FakeTrace fake = two_jobs();
+  fake.add(90)->mutable_switch_()->set_out_job_id("later");
+  fake.add(60)->mutable_switch_()->set_out_job_id("sooner");
+  const Model model = fake.model();
+  EXPECT_EQ(model.swaps[0].record.out_job_id(), "sooner");
+  EXPECT_EQ(model.end_ns, FakeTrace::ms(200));
+}
+
 TEST(SummaryJson, HasTheContractsKeysAndUnits) {
   const Model model = two_jobs().clock(0, 1'700'000'000'000'000'000).model();
   const Json json = summary_json(model, summarize(model));
