@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Two RL jobs share a simulated GPU that holds one of them; something is killed or stopped; the others must not notice.
 
+After their first step both jobs keep the GPU busy, and so take it from each other again and again, until the deed is done: the
+moment or the passage that a case waits for comes, however slow or fast the machine is.
+
 `run_fault.py CASE --build DIR`: CASE is a function below without `case_`, or `point:NAME` for a named point in a test build of the
 preload or of the manager (--prefix). Exit 0 passed, 1 failed.
 """
@@ -21,24 +24,29 @@ POLL_S = 0.02
 
 
 class Jobs:
-    """Two rlvr jobs in a sandbox, and what they print alone."""
+    """Two rlvr jobs in a sandbox, and what they print alone. They go on to their end when `release` is called."""
 
     def __init__(self, sandbox, steps=5):
         self.sandbox = sandbox
         self.steps = steps
         self.expected = {name: sandbox.wait(sandbox.alone(self.command(name, hold=False), f"{name}-alone")) for name in SEEDS}
         self.process = {}
+        self.released = sandbox.folder / "released"
 
     def command(self, name, hold=True):
-        times = ["--rollout-ms", 80, "--tool-ms", 60, "--train-ms", 60] if hold else []
+        times = ["--rollout-ms", 80, "--tool-ms", 60, "--train-ms", 60, "--until", self.released] if hold else []
         return [self.sandbox.build / "tests/bin/rlvr", "--name", name, "--seed", SEEDS[name], "--steps", self.steps,
                 "--state-bytes", 100 << 20, *times]
 
     def start(self, name, options=(), **more):
         self.process[name] = self.sandbox.shared(self.command(name), name, options, **more)
 
+    def release(self):
+        self.released.touch()
+
     def expect_finished(self, *names):
-        """They end with status 0 and print what they print alone."""
+        """Released, they end with status 0 and print what they print alone."""
+        self.release()
         for name in names:
             output = self.sandbox.wait(self.process[name])
             if output != self.expected[name]:
@@ -137,6 +145,7 @@ def case_run_and_manager_killed(jobs):
         jobs.process[name].kill()
         jobs.sandbox.wait(jobs.process[name], expected=-signal.SIGKILL)
     os.kill(manager, signal.SIGKILL)
+    jobs.release()
     for pid in holders + waiters:
         wait_until_gone(pid)
     for name in SEEDS:

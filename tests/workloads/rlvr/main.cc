@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 
 #include "tests/workloads/rlvr/device.h"
@@ -26,8 +27,11 @@ struct Options {
   double tool_ms = 0;
   double train_ms = 0;
   int device = 0;
+  std::string until;
   bool times = false;
 };
+
+constexpr double kBusyMs = 10;  // of device time between two looks for --until's file
 
 using Clock = std::chrono::steady_clock;
 
@@ -73,6 +77,9 @@ void run(const Options& options) {
                 options.steps, scores.mean_reward,
                 device.digest(trainer.params()).substr(0, 16).c_str());
     std::fflush(stdout);
+    while (!options.until.empty() && !std::filesystem::exists(options.until)) {
+      device.hold(to_ns(kBusyMs));
+    }
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   std::printf("digest: %s\n", device.digest().c_str());
@@ -100,6 +107,8 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--train-ms", options.train_ms, "device time of training in a step")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--device", options.device, "ordinal")->check(CLI::NonNegativeNumber);
+  app.add_option("--until", options.until,
+                 "after the first step, keep the device busy until this file exists");
   app.add_flag("--times", options.times,
                "on stderr at the end: seconds of all steps, and of those in device calls");
   try {
