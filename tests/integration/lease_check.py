@@ -1,15 +1,24 @@
 """Compares what ran on the simulated GPU with what the manager says it allowed.
 
-The device log (PLEXRL_SIMGPU log=FILE) has a JSON line for each piece of work: pid, kind, start_ns, end_ns. `plexrl-trace export
---format json` has the states of each gang and which process belongs to which job. Both use CLOCK_BOOTTIME. What a job does may run
-while its gang is running or draining. The pager's own copies, on a stream of their own, also run at other times: to the device while
-the gang is loading, from the device until it loads again.
+The device log (PLEXRL_SIMGPU log=FILE) has a JSON line for each piece of work: pid, gpu, stream, kind, bytes, start_ns, end_ns.
+`plexrl-trace export --format json` has the states of each gang, which process belongs to which gang since when, and a window for each
+time that a process moved memory out (evict) or in (load). Both use CLOCK_BOOTTIME. The rules (docs/architecture.md, invariant 3):
+
+1. What a process submitted runs only while its gang is running or draining.
+2. The pager's copies out of a process lie in an evict window of that process and GPU; its copies in, in a load window.
+3. While memory of a process leaves, all of its gang is at rest: from when the manager asked to when it was told, nothing of any
+   process of the gang runs but copies out.
+4. Memory leaves only gangs without a lease, and comes only to gangs with one.
+5. A window's bytes are those of the copies in it.
 """
 import collections
 import json
 
 OPEN = ("running", "draining")
+LEASE = (*OPEN, "loading")
 CHUNK = 2 << 20
+DIRECTION = {"d2h": "evict", "h2d": "load"}
+FOREVER = float("inf")
 
 
 def read_device_log(path):
@@ -23,62 +32,122 @@ def read_device_log(path):
     return work
 
 
-def intervals(trace, states):
-    """job id -> [[start, end], …] in which its gangs were in one of `states`, neighbours joined."""
-    result = collections.defaultdict(list)
-    for piece in sorted(trace["slices"], key=lambda s: s["start_mono_ns"]):
-        if piece["state"] not in states:
-            continue
-        spans = result[piece["job"]]
-        if spans and piece["start_mono_ns"] <= spans[-1][1]:
-            spans[-1][1] = max(spans[-1][1], piece["end_mono_ns"])
+def joined(spans):
+    """The same time as [start, end] lists, in order, neighbours joined."""
+    result = []
+    for start, end in sorted(spans):
+        if result and start <= result[-1][1]:
+            result[-1][1] = max(result[-1][1], end)
         else:
-            spans.append([piece["start_mono_ns"], piece["end_mono_ns"]])
+            result.append([start, end])
     return result
 
 
-def until_next_load(trace, running):
-    """The same intervals, each until the job begins to load again: so long its memory may be copied out."""
-    loads = intervals(trace, ("loading",))
-    result = {}
-    for job, spans in running.items():
-        result[job] = [[start, min((load for load, _ in loads[job] if load >= end), default=float("inf"))]
-                       for start, end in spans]
-    return result
+def overlap(one, other):
+    return one[0] < other[1] and other[0] < one[1]
 
 
-def pager_streams(work):
-    """(pid, stream) of the streams that carry whole chunks between device and host and nothing else."""
+def inside(one, spans):
+    return any(start <= one[0] and one[1] <= end for start, end in spans)
+
+
+def span_of(piece):
+    return piece["start_ns"], piece["end_ns"]
+
+
+class Gangs:
+    """Who belonged to which gang when, and when which gang was in which states."""
+
+    def __init__(self, trace):
+        self.slices = collections.defaultdict(list)  # gang -> [(state, start, end)]
+        for piece in trace["slices"]:
+            self.slices[piece["gang"]].append((piece["state"], piece["start_mono_ns"], piece["end_mono_ns"]))
+        self.memberships = collections.defaultdict(list)  # pid -> [(gang, since, until)]
+        for process in trace["processes"]:
+            since = process["gangs"]
+            ends = [entry["since_mono_ns"] for entry in since[1:]] + [FOREVER]
+            self.memberships[process["pid"]] += [(entry["gang"], entry["since_mono_ns"], end) for entry, end in zip(since, ends)]
+
+    def spans(self, gang, states):
+        return joined((start, end) for state, start, end in self.slices[gang] if state in states)
+
+    def open_spans(self, pid):
+        """When the process's gate may have been open."""
+        return joined((max(start, since), min(end, until)) for gang, since, until in self.memberships[pid]
+                      for start, end in self.spans(gang, OPEN) if start < until and since < end)
+
+    def was_in(self, pid, gang, span):
+        return any(its == gang and overlap(span, (since, until)) for its, since, until in self.memberships[pid])
+
+
+class Window:
+    def __init__(self, record):
+        self.record = record
+        self.kind, self.pid, self.gang, self.gpus = record["kind"], record["pid"], record["gang"], record["gpus"]
+        end = record["end_mono_ns"]
+        self.span = (record["start_mono_ns"], FOREVER if end is None else end)
+        self.manager_span = (record["asked_mono_ns"], record["told_mono_ns"])
+
+    def takes(self, piece):
+        return (piece["pid"] == self.pid and piece["gpu"] in self.gpus and DIRECTION.get(piece["kind"]) == self.kind
+                and inside(span_of(piece), [self.span]))
+
+    def __str__(self):
+        return f"{self.kind} window of pid {self.pid} {self.span} asked and told {self.manager_span}"
+
+
+def stream_of(piece):
+    return piece["pid"], piece["ctx"], piece["stream"]
+
+
+def pager_streams(work, windows):
+    """The streams that carry whole chunks between device and host and nothing else, some of them while memory was to move."""
     pieces = collections.defaultdict(list)
     for piece in work:
-        pieces[piece["pid"], piece["stream"]].append(piece)
+        pieces[stream_of(piece)].append(piece)
     return {stream for stream, all_of_it in pieces.items()
-            if all(p["kind"] in ("h2d", "d2h") and p["bytes"] % CHUNK == 0 for p in all_of_it)}
+            if all(p["kind"] in DIRECTION and p["bytes"] % CHUNK == 0 for p in all_of_it)
+            and any(window.pid == stream[0] and any(overlap(window.manager_span, span_of(p)) for p in all_of_it)
+                    for window in windows)}
 
 
 def violations(trace, work):
-    """Lines that name each piece of work outside its gang's lease."""
-    job_of = {process["pid"]: process["job"] for process in trace["processes"]}
-    running = intervals(trace, OPEN)
-    paging = {"h2d": intervals(trace, (*OPEN, "loading")), "d2h": until_next_load(trace, running)}
-    pagers = pager_streams(work)
+    """Lines that name each piece of work, and each window, that breaks a rule."""
+    gangs = Gangs(trace)
+    windows = [Window(record) for record in trace["paging"]]
+    work = [piece for piece in work if piece["kind"] != "h2h"]  # no device takes part
+    pagers = pager_streams(work, windows)
+    moved = collections.Counter()
+    open_spans = {pid: gangs.open_spans(pid) for pid in {piece["pid"] for piece in work}}
     for piece in work:
-        if piece["kind"] == "h2h":
-            continue
-        job = job_of.get(piece["pid"])
-        if job is None:
-            yield f"work of pid {piece['pid']}, which is in no job: {piece}"
-            continue
-        is_paging = (piece["pid"], piece["stream"]) in pagers
-        # A gang of several processes may be evicted from one while another still leaves, and the trace has no window for each. What
-        # must hold is that the process's own work is at rest while its memory is copied out.
-        if is_paging and piece["kind"] == "d2h" and list(job_of.values()).count(job) > 1:
-            for other in work:
-                if (other["pid"] == piece["pid"] and (other["pid"], other["stream"]) not in pagers and other["kind"] != "h2h"
-                        and other["start_ns"] < piece["end_ns"] and piece["start_ns"] < other["end_ns"]):
-                    yield f"copied out while the process's own work ran ({other}): {piece}"
-            continue
-        allowed = (paging[piece["kind"]] if is_paging else running).get(job, [])
-        if not any(start <= piece["start_ns"] and piece["end_ns"] <= end for start, end in allowed):
-            nearest = min(allowed, key=lambda span: abs(span[0] - piece["start_ns"]), default=None)
+        pid = piece["pid"]
+        if not gangs.memberships[pid]:
+            yield f"work of pid {pid}, which is in no gang: {piece}"
+        elif stream_of(piece) in pagers:
+            taken = [window for window in windows if window.takes(piece)]
+            for window in taken:
+                moved[window] += piece["bytes"]
+            if not taken:
+                yield f"the pager's copy outside its windows: {piece}"
+        elif not inside(span_of(piece), open_spans[pid]):
+            nearest = min(open_spans[pid], key=lambda span: abs(span[0] - piece["start_ns"]), default=None)
             yield f"outside its lease (nearest {nearest}): {piece}"
+    for window in windows:
+        yield from window_violations(window, gangs, work, pagers, moved[window])
+
+
+def window_violations(window, gangs, work, pagers, moved):
+    if window.kind == "evict":
+        for piece in work:
+            leaves = piece["kind"] == "d2h" and stream_of(piece) in pagers
+            if (not leaves and overlap(window.manager_span, span_of(piece))
+                    and gangs.was_in(piece["pid"], window.gang, span_of(piece))):
+                yield f"not at rest in the {window}: {piece}"
+        for span in gangs.spans(window.gang, LEASE):
+            if overlap(window.manager_span, span):
+                yield f"its gang had a lease {span} in the {window}"
+    elif not inside(window.span, gangs.spans(window.gang, LEASE)):
+        yield f"its gang had no lease in the {window}"
+    told = window.record["out_bytes" if window.kind == "evict" else "in_bytes"]
+    if window.record["outcome"] in ("done", "failed") and told != moved:
+        yield f"{moved} bytes were copied, not {told}, in the {window}"

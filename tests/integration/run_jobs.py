@@ -1,30 +1,37 @@
 #!/usr/bin/env python3
-"""Runs two rlvr jobs alone and then together on a simulated GPU that holds one of them, for as many switches as are asked for.
+"""Runs two rlvr jobs alone and then together on a simulated GPU that holds one of them, again until there were enough switches.
 
-Passes if each prints the same bytes both times (the last line is a digest of its device memory), there were enough switches, and
-nothing ran on the GPU outside its gang's lease. Exit 0 passed, 1 failed.
+After their first step both jobs keep the GPU busy until the manager has granted it back and forth, so each run has switches, however
+slow or fast the machine is.
+
+Passes if each prints the same bytes every time (the last line is a digest of its device memory) and nothing ran on the GPU outside
+its gang's lease (lease_check.py). Exit 0 passed, 1 failed.
 """
 import argparse
 import sys
+import time
 
 import lease_check
-from sandbox import Failure, Sandbox
+from sandbox import LOOK_S, PATIENCE_S, Failure, Sandbox
 
 SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us,ctx=4MiB"
 SEEDS = {"ada": 1, "bob": 2}
-LONGER_TRIES = 4
+GRANTS = 5  # of the GPU, while both want it: two switches at least that move memory
 
 
-def job(sandbox, name, steps):
+def job(sandbox, name, steps, *more):
     # The pause is longer than the policy's grace, so each job's GPU goes to the other in it.
     return [sandbox.build / "tests/bin/rlvr", "--name", name, "--seed", SEEDS[name], "--steps", steps, "--state-bytes", "96MiB",
-            "--rollout-ms", 20, "--tool-ms", 150, "--train-ms", 10]
+            "--rollout-ms", 20, "--tool-ms", 150, "--train-ms", 10, *more]
 
 
 def run(sandbox, steps):
     alone = {name: sandbox.wait(sandbox.alone(job(sandbox, name, steps), f"alone-{name}")) for name in SEEDS}
     sandbox.start_manager()
-    jobs = {name: sandbox.shared(job(sandbox, name, steps), name) for name in SEEDS}
+    released = sandbox.folder / "released"
+    jobs = {name: sandbox.shared(job(sandbox, name, steps, "--until", released), name) for name in SEEDS}
+    wait_for_grants(sandbox, jobs.values())
+    released.touch()
     for name, process in jobs.items():
         if sandbox.wait(process) != alone[name]:
             raise Failure(f"{name} printed something else than alone")
@@ -38,11 +45,19 @@ def run(sandbox, steps):
     return switches, len(work)
 
 
-def run_once(options, steps):
+def wait_for_grants(sandbox, processes):
+    deadline = time.monotonic() + PATIENCE_S
+    while sandbox.ask_manager("status")["manager"]["grants"] < GRANTS:
+        if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
+            raise Failure(f"a job ended, or no {GRANTS} grants in {PATIENCE_S} s")
+        time.sleep(LOOK_S)
+
+
+def run_once(options):
     """(how many switches, pieces of work); raises Failure."""
     with Sandbox(options.build, options.prefix, "160MiB", 1, SPEC) as sandbox:
         try:
-            return run(sandbox, steps)
+            return run(sandbox, options.steps)
         except Failure:
             for process in sandbox.started:
                 print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
@@ -54,22 +69,19 @@ def main():
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--prefix", help="where bin/ and lib/plexrl/ are, if not in the build folder")
     parser.add_argument("--steps", type=int, default=6, help="of each job (default: %(default)s)")
-    parser.add_argument("--switches", type=int, default=2, help="as many must be seen (default: %(default)s)")
+    parser.add_argument("--switches", type=int, default=2, help="as many in all runs (default: %(default)s)")
     options = parser.parse_args()
-    steps, switches = options.steps, 0
+    runs = switches = work = 0
     try:
-        # On a busy machine one job may be done before the other has come far: then with more steps.
-        for _ in range(LONGER_TRIES):
-            switches, work = run_once(options, steps)
-            if switches >= options.switches:
-                break
-            steps *= 2
-        else:
-            raise Failure(f"{switches} switches, not {options.switches}")
+        while switches < options.switches:
+            more_switches, more_work = run_once(options)
+            if more_switches == 0:
+                raise Failure("no switch moved memory")
+            runs, switches, work = runs + 1, switches + more_switches, work + more_work
     except Failure as failure:
         print(f"FAILED: {failure}")
         return 1
-    print(f"same bytes; {switches} switches, {work} pieces of work in their leases")
+    print(f"same bytes; {runs} runs, {switches} switches, {work} pieces of work in their leases")
     return 0
 
 

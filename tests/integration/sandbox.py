@@ -9,6 +9,7 @@ import pathlib
 import secrets
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -18,8 +19,10 @@ import time
 SKIPPED = 77
 # Longer than any run on any machine we know: a test that hangs ends, a slow one does not fail.
 PATIENCE_S = float(os.environ.get("PLEXRL_TEST_PATIENCE_S", 600))
-
-_PEER = struct.Struct("<QQQ")  # antagonist_rounds, program_pauses, stop: programs/peer.h
+LOOK_S = 0.02  # between two looks at the manager
+# antagonist_rounds, program_pauses, stop, is_watched, looks, evicted_look: programs/peer.h
+_PEER = struct.Struct("<QQQQQQ")
+_STOP, _IS_WATCHED, _LOOKS, _EVICTED_LOOK = (8 * word for word in range(2, 6))
 
 
 class Failure(Exception):
@@ -42,6 +45,7 @@ class Sandbox:
         self.memory, self.gpus, self.more_spec = memory, gpus, spec
         self.started = []
         self.manager = None
+        self.watched, self.looks = None, 0
         self.peer_file = self.folder / "peer"
         self.peer_file.write_bytes(bytes(4096))
 
@@ -110,9 +114,9 @@ class Sandbox:
             raise Failure(f"the manager did not start: {self.errors(name).strip()}")
         return self.manager
 
-    def shared(self, argv, name, options=(), **more):
-        """Starts a program under plexrl-run on the shared simulated GPU."""
-        run = [self.prefix / "bin/plexrl-run", "--require", "--name", name, *options, "--"]
+    def shared(self, argv, name, options=(), prefix=None, **more):
+        """Starts a program under plexrl-run (of another `prefix` where one is given) on the shared simulated GPU."""
+        run = [(prefix or self.prefix) / "bin/plexrl-run", "--require", "--name", name, *options, "--"]
         return self.start([*run, *argv], self.environment(**more), name)
 
     def wait(self, process, expected=0):
@@ -126,13 +130,22 @@ class Sandbox:
         return self.output(process.name).read_bytes()
 
     def wait_beside(self, process, other):
-        """As `wait`, but fails when `other` ends first."""
+        """As `wait`, but fails when `other` ends first; looks after the watched job meanwhile."""
         deadline = time.monotonic() + PATIENCE_S
         while process.poll() is None and time.monotonic() < deadline:
             if other.poll() is not None and process.poll() is None:
                 raise Failure(f"{other.name} ended with {other.returncode} before {process.name}")
-            time.sleep(0.05)
+            self.look()
+            time.sleep(LOOK_S)
         return self.wait(process)
+
+    def ask_manager(self, verb):
+        """What the manager answers on its socket for administration, as plexrl-ctl asks it."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.socket.with_name("admin.sock")))
+            connection.sendall(json.dumps({"verb": verb}).encode() + b"\n")
+            with connection.makefile() as answer:
+                return json.loads(answer.readline())
 
     def stop_manager(self):
         if self.manager is not None and self.manager.poll() is None:
@@ -142,13 +155,29 @@ class Sandbox:
     # ---- the page shared by program, antagonist and test
 
     def peer(self):
-        rounds, pauses, stop = _PEER.unpack_from(self.peer_file.read_bytes())
+        rounds, pauses, stop, *_ = _PEER.unpack_from(self.peer_file.read_bytes())
         return {"rounds": rounds, "pauses": pauses, "stop": stop}
 
+    def set_peer(self, offset, value):
+        with open(self.peer_file, "r+b", buffering=0) as page:
+            page.seek(offset)
+            page.write(struct.pack("<Q", value))
+
     def stop_antagonist(self):
-        with open(self.peer_file, "r+b") as page:
-            page.seek(16)
-            page.write(struct.pack("<Q", 1))
+        self.set_peer(_STOP, 1)
+
+    def watch(self, name):
+        """From now on pauses of the job `name` last until `look` has seen some of its memory in the host."""
+        self.watched = name
+        self.set_peer(_IS_WATCHED, 1)
+
+    def look(self):
+        if self.watched is None:
+            return
+        self.looks += 1
+        self.set_peer(_LOOKS, self.looks)
+        if any(job["name"] == self.watched and job["host_bytes"] > 0 for job in self.ask_manager("jobs")["jobs"]):
+            self.set_peer(_EVICTED_LOOK, self.looks)
 
     # ---- what happened
 

@@ -77,13 +77,26 @@ CUfunction Program::kernel(const char* name) const {
   return function;
 }
 
-void Program::pause() {
+Program::Pause::Pause(const Program& program) : peer_(program.peer_) {
   if (peer_ == nullptr) return;
-  // The neighbour may be about to count a round that it ran before this pause; the one after that
-  // lies wholly inside.
-  const std::uint64_t until = peer_->antagonist_rounds.load() + 2;
-  while (peer_->antagonist_rounds.load() < until) std::this_thread::sleep_for(kPeerPoll);
-  peer_->program_pauses.fetch_add(1);
+  // The neighbour may be about to count a round that it ran before this pause, and the runner may
+  // be in a look that it began before; the ones after those lie wholly inside.
+  round_ = peer_->antagonist_rounds.load() + 2;
+  look_ = peer_->looks.load() + 1;
+}
+
+bool Program::Pause::is_over() const {
+  if (peer_ == nullptr) return true;
+  return peer_->antagonist_rounds.load() >= round_ &&
+         (peer_->is_watched.load() == 0 || peer_->evicted_look.load() >= look_);
+}
+
+void Program::end_pause() {
+  if (peer_ != nullptr) peer_->program_pauses.fetch_add(1);
+}
+
+void Program::pause() {
+  pause([] { std::this_thread::sleep_for(kPeerPoll); });
 }
 
 CUdeviceptr allocate(std::size_t bytes) {

@@ -42,11 +42,33 @@ class Program {
   CUfunction kernel(const char* name) const;
 
   /// A stretch without device work. When there is a neighbour it lasts until that neighbour has
-  /// done a whole round on the GPU meanwhile, so each pause costs this program its memory; alone it
+  /// done a whole round on the GPU meanwhile and the manager has said that memory of this program
+  /// is in the host, however long that takes; so each pause costs this program its memory. Alone it
   /// returns at once.
   void pause();
 
+  /// As `pause`, but does `work` again and again meanwhile, so that the memory is taken from a
+  /// program that is busy.
+  template <typename Work>
+  void pause(Work work) {
+    for (const Pause pause(*this); !pause.is_over();) work();
+    end_pause();
+  }
+
  private:
+  /// When a pause that began now has cost the program its memory.
+  class Pause {
+   public:
+    explicit Pause(const Program& program);
+    bool is_over() const;
+
+   private:
+    struct Peer* peer_;
+    std::uint64_t round_ = 0;
+    std::uint64_t look_ = 0;
+  };
+  void end_pause();
+
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
