@@ -8,6 +8,7 @@
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/policy/order.h"
+#include "nodemgr/process_identity.h"
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/nearest.h"
 
@@ -42,11 +43,26 @@ Json gpu_list(std::uint64_t mask) {
   return list;
 }
 
+std::vector<pid_t> stopped_pids(const Node& node, const LeaseGang& gang) {
+  std::vector<pid_t> pids;
+  for (SessionKey id : gang.sessions) {
+    auto it = node.sessions.find(id);
+    if (it == node.sessions.end()) continue;
+    if (is_stopped(it->second->process.pid)) pids.push_back(it->second->process.pid);
+  }
+  return pids;
+}
+
 /// In words: who stands in the way, and why it takes time.
 Json waits_for(const AdminContext& context, const policy::Gang& state) {
   if (state.phase != policy::Phase::kWaiting || state.wait_reason.empty()) return nullptr;
   auto other = context.leases.gangs().find(static_cast<std::uint64_t>(state.waits_for));
   if (other == context.leases.gangs().end()) return state.wait_reason;
+  std::vector<pid_t> stopped = stopped_pids(context.node, other->second);
+  if (!stopped.empty()) {
+    return cat("job '", other->second.job->name, "': holder's process ", stopped.front(),
+               " is stopped (Ctrl-Z or SIGSTOP): continue it with fg or kill -CONT");
+  }
   return cat("job '", other->second.job->name, "': ", state.wait_reason);
 }
 
@@ -64,6 +80,7 @@ Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy:
   json["state"] = policy::phase_name(state.phase);
   json["gpus"] = gpu_list(gang.gpus);
   json["pids"] = pids;
+  json["stopped_pids"] = stopped_pids(context.node, gang);
   bool held = gang.epoch != wire::Epoch{};
   json["epoch"] = held ? Json(cat(gang.epoch.generation, ".", gang.epoch.counter)) : Json(nullptr);
   json["exclusive_reason"] = reason;

@@ -99,7 +99,7 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
     node_.ledger.admit(job.key, job.gpus, job.promised_bytes, job.overhead);
     return admitted(job, request);
   }
-  bool refuse = (job.flags & wire::kJobNoWait) != 0;
+  bool refuse = admission.never || (job.flags & wire::kJobNoWait) != 0;
   if (!refuse && job.notice == admission.text) return;
   bool first = job.notice.empty();
   job.notice = admission.text;

@@ -8,7 +8,8 @@
 namespace plexrl::nodemgr {
 
 /// Jobs: admitted when their promise fits the tiers, queued with figures and a remedy when it does
-/// not (or refused at once with kJobNoWait), ended when plexrl-run and every process have gone.
+/// not (or refused at once with kJobNoWait, or when it never can), ended when plexrl-run and every
+/// process have gone.
 class Jobs {
  public:
   /// `idle` is called whenever the last job has gone.

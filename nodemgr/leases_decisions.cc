@@ -8,6 +8,7 @@
 #include "nodemgr/ids.h"
 #include "nodemgr/leases.h"
 #include "nodemgr/log.h"
+#include "nodemgr/process_identity.h"
 #include "nodemgr/settings/cat.h"
 
 namespace plexrl::nodemgr {
@@ -92,6 +93,10 @@ void Leases::reopen(LeaseGang& gang, const policy::Decision& decision) {
   switches_.reopened(decision.gpus);
   trace_state(gang, "running", decision.reason);
   each(gang, [&](Session& session) {
+    if (!session.drained && is_stopped(session.process.pid)) {
+      node_.trace->add(TraceError{id_text(gang.job->id), session.id, "not_drained",
+                                  cat("process ", session.process.pid, " is stopped")});
+    }
     session.drained = false;
     session.wants = false;
     if (session.client == nullptr) return;

@@ -1,6 +1,7 @@
 #include "nodemgr/ledger.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/values.h"
@@ -17,8 +18,10 @@ std::string size(std::uint64_t bytes) { return settings::format_bytes(bytes); }
 
 }  // namespace
 
-void Ledger::set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others) {
+void Ledger::set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others,
+                     std::uint64_t most) {
   gpus_[gpu].others = others;
+  gpus_[gpu].most = std::max(most, usable);
   gpus_[gpu].usable = usable;
   gpus_[gpu].overhead = overhead;
 }
@@ -83,10 +86,11 @@ Admission Ledger::judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted,
   result.needed = wanted != 0 ? wanted : std::max<std::uint64_t>(1, usual / 2);
   result.available = room;
   result.fits = result.promised >= result.needed && result.promised <= room;
-  if (wanted > less(gpu.usable, own)) {
-    result.text =
-        cat("GPU ", index, " has ", size(gpu.usable), " for jobs, ", size(own),
-            " of it for the process itself; the job asks for ", size(wanted), ": lower --memory");
+  if (wanted > less(gpu.most, own)) {
+    result.never = true;
+    result.text = cat("GPU ", index, " has ", size(gpu.most), " for jobs, ", size(own),
+                      " of it for the process itself; the job asks for ", size(wanted),
+                      ", which will never fit: lower --memory");
     return result;
   }
   if (!result.fits) {
@@ -118,18 +122,22 @@ Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted, std::uint64_t 
   Admission least;
   least.promised = ~std::uint64_t{0};
   std::uint64_t known = 0;
+  std::optional<Admission> unfit;
   for (const auto& [index, gpu] : gpus_) {
     known |= std::uint64_t{1} << index;
     if ((gpus >> index & 1) == 0) continue;
     Admission here = judge_gpu(index, gpu, wanted, overhead);
-    if (!here.fits) return here;
+    if (here.never) return here;
+    if (!here.fits && !unfit) unfit = here;
     if (here.promised < least.promised) least = here;
   }
   if ((gpus & known) == 0 || (gpus & ~known) != 0) {
     least = Admission{};
+    least.never = true;
     least.text = "the job asks for GPUs that this node does not have";
     return least;
   }
+  if (unfit) return *unfit;
   std::uint64_t host = 0;
   for (const auto& [index, gpu] : gpus_) {
     bool asked = (gpus >> index & 1) != 0;

@@ -19,6 +19,7 @@ using SessionKey = std::uint64_t;  ///< one process
 
 struct Admission {
   bool fits = false;
+  bool never = false;          ///< would not fit on the empty node either: waiting is no use
   std::uint64_t promised = 0;  ///< per GPU
   std::uint64_t needed = 0;
   std::uint64_t available = 0;
@@ -28,8 +29,10 @@ struct Admission {
 class Ledger {
  public:
   /// `usable`: for jobs, without reserve and what others use. `overhead`: of a process of which
-  /// nothing is known. `others`: what processes outside PlexRL use, for messages.
-  void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others = 0);
+  /// nothing is known. `others`: what processes outside PlexRL use, for messages. `most`: what would
+  /// be usable without them, when that is more.
+  void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others = 0,
+               std::uint64_t most = 0);
   void set_host_budget(std::uint64_t bytes) { host_budget_ = bytes; }
 
   /// Asks for `wanted` bytes on each GPU of the mask (0: what is left when neighbours' overheads
@@ -77,6 +80,7 @@ class Ledger {
     std::uint64_t usable = 0;
     std::uint64_t overhead = 0;
     std::uint64_t others = 0;
+    std::uint64_t most = 0;
     std::map<SessionKey, Account> accounts;
   };
   struct Job {

@@ -70,11 +70,13 @@ void Node::set_others(int index, std::uint64_t others) {
   std::uint64_t budget = options.gpu_memory != 0
                              ? std::min(options.gpu_memory, gpu.info.total_bytes)
                              : gpu.info.total_bytes;
-  std::uint64_t taken = std::min(gpu.info.total_bytes, others + gpu.reserved);
-  std::uint64_t left = gpu.info.total_bytes - taken;
-  std::uint64_t usable = std::min(budget, left);
-  gpu.usable = usable - std::min(usable, reserve_bytes);
-  ledger.set_gpu(index, gpu.usable, gpu.overhead, gpu.others);
+  auto usable_besides = [&](std::uint64_t used) {
+    std::uint64_t taken = std::min(gpu.info.total_bytes, used + gpu.reserved);
+    std::uint64_t usable = std::min(budget, gpu.info.total_bytes - taken);
+    return usable - std::min(usable, reserve_bytes);
+  };
+  gpu.usable = usable_besides(others);
+  ledger.set_gpu(index, gpu.usable, gpu.overhead, gpu.others, usable_besides(0));
 }
 
 }  // namespace plexrl::nodemgr

@@ -11,14 +11,22 @@
 
 namespace plexrl::nodemgr {
 
-std::optional<std::uint64_t> start_time_of(pid_t pid, const std::string& proc) {
+namespace {
+
+/// The fields of /proc/PID/stat from the third on; empty when there is no such process.
+std::string stat_fields(pid_t pid, const std::string& proc) {
   std::ifstream file(cat(proc, "/", pid, "/stat"));
   std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
+  if (!std::getline(file, line)) return "";
   // The second field is the command in parentheses and may hold anything, also ')'.
   std::size_t after_command = line.rfind(')');
-  if (after_command == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(after_command + 1));
+  return after_command == std::string::npos ? "" : line.substr(after_command + 1);
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> start_time_of(pid_t pid, const std::string& proc) {
+  std::istringstream fields(stat_fields(pid, proc));
   std::string field;
   for (int number = 3; number <= 22; ++number) {
     if (!(fields >> field)) return std::nullopt;
@@ -26,6 +34,12 @@ std::optional<std::uint64_t> start_time_of(pid_t pid, const std::string& proc) {
   std::uint64_t ticks = 0;
   std::istringstream(field) >> ticks;
   return ticks;
+}
+
+bool is_stopped(pid_t pid, const std::string& proc) {
+  std::string state;
+  std::istringstream(stat_fields(pid, proc)) >> state;
+  return state == "T" || state == "t";
 }
 
 ScopedFd open_process(const ProcessIdentity& identity) {

@@ -26,6 +26,9 @@ ScopedFd open_process(const ProcessIdentity& identity);
 /// Has the process behind the pidfd ended?
 bool has_ended(const ScopedFd& pidfd);
 
+/// Is it stopped, by SIGSTOP, Ctrl-Z or a debugger? `proc` as above.
+bool is_stopped(pid_t pid, const std::string& proc = "/proc");
+
 std::string user_name(uid_t uid);
 
 }  // namespace plexrl::nodemgr

@@ -75,6 +75,12 @@ class Jobs:
             time.sleep(POLL_S)
         raise Failure(f"no {what} in {PATIENCE_S} s: {self.states()}")
 
+    def waits_for(self, name):
+        """What the manager says that the job waits for; "" when it does not wait."""
+        told = [gang["waits_for"] or "" for job in self.sandbox.tool("plexrl-ctl", "jobs", "--json")["jobs"]
+                if job["name"] == name for gang in job["gangs"]]
+        return " ".join(told)
+
     def one_runs_one_waits(self):
         """(name and pids of the one that runs, name and pids of the one that waits)"""
         def found(states):
@@ -169,13 +175,26 @@ def case_holder_stopped(jobs):
     """SIGSTOP to a job that holds the GPU, as Ctrl-Z does it, and SIGCONT later: nobody loses anything."""
     jobs.sandbox.start_manager()
     start_both(jobs)
-    (holder, pids), (waiter, _) = jobs.one_runs_one_waits()
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.5)
+    holder, pids, waiter = stop_the_holder(jobs)
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     jobs.expect_finished(holder, waiter)
+
+
+def stop_the_holder(jobs):
+    """SIGSTOP to a job that has the GPU and keeps it; the manager tells the other one whom it waits for."""
+    while True:
+        (holder, pids), (waiter, _) = jobs.one_runs_one_waits()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        # It may have given the GPU away just before.
+        words = f"job '{holder}': holder's process {pids[0]} is stopped"
+        states = jobs.wait_for(lambda states: words in jobs.waits_for(waiter) or states[holder][0] not in
+                               ("running", "draining"), f"'{words}'")
+        if states[holder][0] in ("running", "draining"):
+            return holder, pids, waiter
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def case_job_terminated(jobs):

@@ -16,8 +16,10 @@ std::string remarks_of(const Json& job) {
   };
   add("", text_of(job, "queued_reason"));
   for (const Json& gang : array_of(job, "gangs")) {
-    add("waits for gang ", text_of(gang, "waits_for"));
-    add("", text_of(gang, "wait_reason"));
+    add("waits: ", text_of(gang, "waits_for"));
+    if (const auto pids = list_of(gang, "stopped_pids"); !pids.empty()) {
+      add("stopped: pid ", pids);
+    }
     add("exclusive: ", text_of(gang, "exclusive_reason"));
   }
   return text;

@@ -33,6 +33,19 @@ TEST_F(LedgerTest, APromisePlusTheProcessMustFitTheGpu) {
   EXPECT_THAT(admission.text, HasSubstr("--memory"));
 }
 
+TEST_F(LedgerTest, WhatNeverFitsIsToldFromWhatMayFitLater) {
+  ledger.set_gpu(0, 700, 50, /*others=*/300, /*most=*/1000);
+  ledger.set_gpu(1, 800, 50);
+  EXPECT_FALSE(ledger.judge(1, 900).fits);
+  EXPECT_FALSE(ledger.judge(1, 900).never);  // the others may end
+  EXPECT_THAT(ledger.judge(1, 900).text, HasSubstr("outside PlexRL"));
+  EXPECT_TRUE(ledger.judge(1, 951).never);
+  EXPECT_TRUE(ledger.judge(3, 900).never);  // not on GPU 1
+  ledger.set_gpu(1, 1000, 50);
+  ledger.admit(kA, 1, 650);
+  EXPECT_FALSE(ledger.judge(1, 650).never);
+}
+
 TEST_F(LedgerTest, AnotherProcessMustLeaveEarlierPromisesGood) {
   ledger.admit(kA, 1, 950);
   EXPECT_FALSE(ledger.judge(1, 100).fits);

@@ -54,6 +54,17 @@ TEST_F(ManagerTest, NoWaitIsRefusedWithTheFigures) {
   EXPECT_TRUE(manager_->node().jobs.empty());
 }
 
+TEST_F(ManagerTest, AJobThatCanNeverFitIsRefusedAtOnce) {
+  FakePeer runner(socket());
+  runner.send(Type::kJobSubmit, job_submit(4096 * kMiB, "big"));
+  pump();
+  auto notice = runner.expect<wire::JobNotice>(Type::kJobRefused);
+  EXPECT_EQ(notice.needed_bytes, 4096 * kMiB);
+  EXPECT_LT(notice.available_bytes, 1024 * kMiB);
+  EXPECT_THAT(field_text(notice.text), HasSubstr("will never fit: lower --memory"));
+  EXPECT_TRUE(manager_->node().jobs.empty());
+}
+
 TEST_F(ManagerTest, AJobEndsWhenItsRunnerAndAllProcessesHaveGone) {
   FakeJob job = admit(100 * kMiB);
   FakeProcess process = join(job);

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "nodemgr/clock.h"
 #include "tests/unit/nodemgr/manager_fixture.h"
@@ -156,4 +158,28 @@ TEST_F(TwoGpuTest, AHolderThatAttachesAnotherGpuGivesBackAndGetsBoth) {
 }
 
 }  // namespace
+TEST_F(ManagerTest, AStoppedHolderIsNamedToThoseWhoWait) {
+  FakeJob first = admit(700 * kMiB, "ada");
+  FakeJob second = admit(700 * kMiB, "bob");
+  FakeProcess holder = join_with(first, {0}, 600 * kMiB);
+  FakeProcess waiter = join_with(second, {0}, 600 * kMiB);
+  run(holder);
+  wire::WantLease want{1, 0};
+  waiter.peer.send(Type::kWantLease, want, 0);
+  pump();
+  auto job = [&](int index) { return admin("jobs")["jobs"][static_cast<std::size_t>(index)]; };
+  const pid_t pid = job(0)["gangs"][0]["pids"][0];
+  EXPECT_TRUE(job(0)["gangs"][0]["stopped_pids"].empty());
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOWAIT), 0);
+  EXPECT_EQ(job(0)["gangs"][0]["stopped_pids"][0], pid);
+  EXPECT_EQ(job(1)["gangs"][0]["waits_for"],
+            cat("job 'ada': holder's process ", pid,
+                " is stopped (Ctrl-Z or SIGSTOP): continue it with fg or kill -CONT"));
+  ASSERT_EQ(::kill(pid, SIGCONT), 0);
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WCONTINUED), 0);
+  EXPECT_THAT(job(1)["gangs"][0]["waits_for"], testing::Not(testing::HasSubstr("stopped")));
+}
+
 }  // namespace plexrl::nodemgr::test
