@@ -37,6 +37,11 @@ int connect_to(const std::string& path) {
   return fd;
 }
 
+bool is_socket(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_socket(path, error);
+}
+
 absl::StatusOr<std::string> converse(int fd, const std::string& line) {
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t n = send(fd, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
@@ -104,7 +109,14 @@ absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const std::str
             ": administration is for its owner and the group of that socket (try sudo)"));
       }
       if (errno == ENAMETOOLONG) {
-        return absl::InvalidArgumentError(absl::StrCat("the socket's path is too long: ", path));
+        return absl::InvalidArgumentError(absl::StrCat("the socket's path is too long: ", path,
+                                                       ": set PLEXRL_SOCKET to a shorter one"));
+      }
+      if (errno == EPROTOTYPE || (errno == ECONNREFUSED && !is_socket(path))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path,
+                         " is not a node manager's socket: set PLEXRL_SOCKET to its "
+                         "nodemgr.sock, or unset it"));
       }
       continue;
     }

@@ -34,6 +34,14 @@ TEST(Spec, NothingSaidIsOneGpuOfOneGibibyte) {
   EXPECT_EQ(spec.sm, 75);
 }
 
+TEST(Spec, AnUnknownKeyIsAnsweredByTheNearestOrByAll) {
+  EXPECT_NE(error_of("mem=1GiB").find("'mem'"), std::string::npos);
+  EXPECT_NE(error_of("memroy=1GiB").find("did you mean 'memory'?"), std::string::npos);
+  const std::string far = error_of("foo=1");
+  EXPECT_EQ(far.find("did you mean"), std::string::npos) << far;
+  EXPECT_NE(far.find("the keys are name gpus memory"), std::string::npos) << far;
+}
+
 TEST(Spec, ReadsEveryKey) {
   const Spec spec = parsed(
       "name=a-1,gpus=2,memory=256MiB,link=2GB/s,duplex=0.5,hbm=16GB/"

@@ -16,7 +16,8 @@ import unittest
 
 CTL, TRACE = sys.argv[1:3]
 HANG_S = 600
-JOBS = [{"id": "aa11", "name": "ppo", "state": "running", "gangs": []},
+JOBS = [{"id": "aa11", "name": "ppo", "state": "running", "gangs": [
+            {"waits_for": "job 'eval': holder's process 8 is stopped", "stopped_pids": [9, 10]}]},
         {"id": "aa22", "name": "eval", "state": "idle", "gangs": []},
         {"id": "bb33", "name": "eval", "state": "idle", "gangs": []}]
 MEMORY = [{"job": "aa11", "pid": 7, "gpu": 0, "kind": "alloc", "bytes": 1048576, "tier": "hbm", "pageable": "yes",
@@ -24,7 +25,10 @@ MEMORY = [{"job": "aa11", "pid": 7, "gpu": 0, "kind": "alloc", "bytes": 1048576,
           {"job": "bb33", "pid": 8, "gpu": 0, "kind": "context", "bytes": 5, "tier": "hbm", "pageable": "no",
            "reason": "the driver's"}]
 HEAD = {"schema": 1, "simulated": True, "node": "n1"}
-ANSWERS = {"status": {**HEAD, "uptime_s": 1.5, "gpus": [{"index": 0, "holder": "11" * 16, "queue": ["22" * 16, "33" * 16]}]}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
+ANSWERS = {"status": {**HEAD, "manager": {"pid": 41, "generation": 3, "socket": "/run/nodemgr.sock",
+                      "started_mono_ns": 7, "uptime_s": 1.5, "grants": 17, "journal_ok": False, "trace_lost_records": 0,
+                      "host_budget_bytes": 4 << 30, "host_promised_bytes": 2 << 30, "host_used_bytes": 1 << 20,
+                      "new_figure_bytes": 3072}, "gpus": [{"index": 0, "holder": "11" * 16, "queue": ["22" * 16, "33" * 16]}]}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
            "memory": {**HEAD, "memory": MEMORY}}
 
 
@@ -102,6 +106,33 @@ class Ctl(Case):
         status, out, err = self.call(CTL, "status")
         self.assertEqual((status, out), (1, ""))
         self.assertIn(str(self.root / "admin.sock"), err)
+
+    def test_what_is_no_managers_socket_is_named_with_the_remedy(self):
+        (self.root / "admin.sock").write_text("not a socket")
+        status, out, err = self.call(CTL, "status")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn(f"{self.root}/admin.sock is not a node manager's socket: set PLEXRL_SOCKET", err)
+        self.env["PLEXRL_SOCKET"] = "/" + "x" * 200 + "/nodemgr.sock"
+        status, _, err = self.call(CTL, "status")
+        self.assertEqual(status, 1)
+        self.assertIn("x" * 200, err)
+        self.assertIn("PLEXRL_SOCKET to a shorter one", err)
+
+    def test_status_is_for_people(self):
+        self.serve()
+        status, out, _ = self.call(CTL, "status")
+        self.assertEqual(status, 0)
+        self.assertIn("manager      pid 41, up 1.50 s, 17 leases granted, generation 3\n", out)
+        self.assertIn("host memory  1 MiB in use, 2 GiB promised, 4 GiB budget\n", out)
+        self.assertIn("new figure: 3 KiB\n", out)
+        self.assertNotIn("_", out.split("GPU ")[0])
+        self.assertIn("journal      can't be written", out)
+
+    def test_a_job_that_waits_for_a_stopped_one_says_so(self):
+        self.serve()
+        status, out, _ = self.call(CTL, "jobs", "ppo")
+        self.assertEqual(status, 0)
+        self.assertIn("waits: job 'eval': holder's process 8 is stopped; stopped: pid 9 10", out)
 
     def test_a_simulated_gpus_manager_is_found_by_itself_and_by_name(self):
         del self.env["PLEXRL_SOCKET"]

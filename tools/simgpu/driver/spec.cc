@@ -196,8 +196,14 @@ bool parse_spec(std::string_view text, Spec* spec, std::string* error) {
           std::min_element(keys().begin(), keys().end(), [&](const Key& a, const Key& b) {
             return edit_distance(a.name, name) < edit_distance(b.name, name);
           });
-      *error = "PLEXRL_SIMGPU: unknown key '" + std::string(name) + "': did you mean '" +
-               std::string(nearest->name) + "'?";
+      // A key that shares less than half of the letters is no help; the list is.
+      *error = "PLEXRL_SIMGPU: unknown key '" + std::string(name) + "': ";
+      if (2 * edit_distance(nearest->name, name) <= name.size()) {
+        *error += "did you mean '" + std::string(nearest->name) + "'?";
+      } else {
+        *error += "the keys are";
+        for (const Key& known : keys()) error->append(" ").append(known.name);
+      }
       return false;
     }
     if (!key->set(value, &result)) {
