@@ -80,6 +80,7 @@ void Jobs::submit(Client& client, const Packet& packet) {
   job->id = random_id();
   job->secret = random_id();
   job->uid = client.uid;
+  job->user_namespace = user_namespace_of(client.pid);
   job->user = user_name(client.uid);
   job->queued_since = boot_now();
   job->overhead = node_.profiles->overhead(job->uid, job->name);
@@ -173,6 +174,7 @@ void Jobs::resume(Client& client, const Packet& packet) {
     made->id = body.job;
     made->secret = body.secret;
     made->uid = client.uid;
+    made->user_namespace = user_namespace_of(client.pid);
     made->overhead = node_.profiles->overhead(made->uid, made->name);
     Admission admission = node_.ledger.judge(made->gpus, made->wanted_bytes, made->overhead);
     made->promised_bytes = admission.promised;
@@ -283,6 +285,7 @@ JournalRecord job_record(const Job& job) {
   fields["id"] = id_text(job.id);
   fields["secret"] = id_text(job.secret);
   fields["uid"] = cat(job.uid);
+  fields["user_namespace"] = cat(job.user_namespace);
   fields["name"] = job.name;
   fields["team"] = job.team;
   fields["priority"] = cat(job.priority);
@@ -305,6 +308,7 @@ std::unique_ptr<Job> job_from(const JournalRecord& record) {
   job->id = *id;
   job->secret = *secret;
   job->uid = static_cast<uid_t>(record.number("uid"));
+  job->user_namespace = record.number("user_namespace");
   job->name = record["name"];
   job->team = record["team"];
   job->priority = static_cast<int>(record.number("priority"));

@@ -114,6 +114,7 @@ void Leases::attach(Session& session, int gpu) {
   bool grew = (gang.gpus & bit) == 0;
   gang.gpus |= bit;
   describe(gang);
+  if (session.exiting || session.job->exiting) events_.push_back(policy::GangExiting{gang.id});
   memory_event(gang, gpu);
   // A lease that does not cover all GPUs is given back and asked for again, over all.
   if (grew && gang.epoch != kNoEpoch) {

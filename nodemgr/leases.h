@@ -62,8 +62,13 @@ class Leases {
   void joined(Session& session);
   /// It has said what it has (kResumeState), after a restart or a lost connection.
   void resumed(Session& session);
+  /// A grant of an earlier manager that was not revoked: what processes may go on with.
+  void remember(JournalRecord grant);
+  /// Those of them that no process has come back for yet.
+  std::vector<JournalRecord> remembered() const;
   /// Freezes the GPUs of processes that are still awaited, and thaws the others: there the lease
-  /// that processes believe to have goes on if any of their gates is open, else it has ended.
+  /// that processes believe to have goes on if any of their gates is open, else it has ended. Which
+  /// lease that is, the journal says; a gang that claims another one has to give the GPUs back.
   void thaw();
 
   void on_want(Session& session, const wire::WantLease& want);
@@ -92,6 +97,9 @@ class Leases {
   LeaseGang* find(policy::GangId id);
   LeaseGang& create(Job& job);
   void adopt(std::uint64_t gpus);
+  void adopt(LeaseGang& gang, bool unproven);
+  bool is_journaled(const Session& session) const;
+  void settle(const LeaseGang& gang);
   void merge(LeaseGang& into, LeaseGang& from);
   void describe(const LeaseGang& gang);
   void memory_event(const LeaseGang& gang, int gpu);
@@ -134,6 +142,7 @@ class Leases {
   PagingLog paging_;
   bool stepping_ = false;
   std::uint64_t frozen_ = 0;  ///< GPUs
+  std::map<wire::Epoch, JournalRecord> earlier_grants_;
 };
 
 }  // namespace plexrl::nodemgr

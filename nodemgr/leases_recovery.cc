@@ -1,5 +1,7 @@
 // Processes that come back: after a lost connection, or to the next manager.
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "nodemgr/leases.h"
 #include "nodemgr/log.h"
@@ -10,7 +12,34 @@ namespace {
 
 constexpr wire::Epoch kNoEpoch{};
 
+/// Is the session one of those that the grant was sent to?
+bool names(const JournalRecord& grant, SessionKey session) {
+  return cat(",", grant["sessions"], ",").find(cat(",", session, ",")) != std::string::npos;
+}
+
 }  // namespace
+
+void Leases::remember(JournalRecord grant) {
+  wire::Epoch epoch{grant.number("gen"), grant.number("ctr")};
+  earlier_grants_[epoch] = std::move(grant);
+}
+
+std::vector<JournalRecord> Leases::remembered() const {
+  std::vector<JournalRecord> records;
+  for (const auto& [epoch, record] : earlier_grants_) {
+    for (const auto& [id, session] : node_.sessions) {
+      if (!names(record, id)) continue;
+      records.push_back(record);
+      break;
+    }
+  }
+  return records;
+}
+
+bool Leases::is_journaled(const Session& session) const {
+  auto it = earlier_grants_.find(session.believed);
+  return it != earlier_grants_.end() && names(it->second, session.id);
+}
 
 void Leases::resumed(Session& session) {
   LeaseGang* gang = gang_of(session);
@@ -24,6 +53,8 @@ void Leases::resumed(Session& session) {
     }
   }
   thaw();
+  // Of a process that no journal named nothing was frozen.
+  if (gang != nullptr && gang->epoch == kNoEpoch) adopt(gang->gpus & ~frozen_);
 }
 
 void Leases::thaw() {
@@ -40,42 +71,69 @@ void Leases::thaw() {
 }
 
 void Leases::adopt(std::uint64_t gpus) {
-  for (auto& [id, gang] : gangs_) {
-    if ((gang.gpus & gpus) == 0 || gang.epoch != kNoEpoch) continue;
-    wire::Epoch open{};
-    each(gang, [&](Session& session) {
-      if (session.gate_open) open = std::max(open, session.believed);
-    });
-    std::uint64_t held = open == kNoEpoch ? 0 : gang.gpus;
-    for (const auto& [gpu, info] : node_.gpus) {
-      if ((held >> gpu & 1) == 0 || state_.holder(gpu) == nullptr) continue;
-      log_line(LogLevel::kError, "leases",
-               cat("two gangs say that they hold GPU ", gpu, ": job '", gang.job->name,
-                   "' is taken as not holding it"));
-      held = 0;
-    }
-    if (held != 0) {
-      gang.epoch = open;
-      gang.busy = true;
-      events_.push_back(policy::GangAdopted{gang.id, held});
-    }
-    each(gang, [&](Session& session) {
-      if (session.believed == kNoEpoch || session.client == nullptr) return;
-      if (held != 0 && session.believed == open) {
-        session.granted = open;
-        session.busy = true;
-        if (!session.gate_open) {
-          session.client->send(wire::Type::kReopen, 0, wire::LeaseRef{open});
-        }
-      } else {
-        session.client->send(wire::Type::kRevoked, 0, wire::LeaseRef{session.believed});
-      }
-    });
-    if (held != 0) {
-      journal_grant(gang);
-      trace_state(gang, "running", "lease of the manager before");
+  // Those that the journal names first: against them no other claim holds.
+  for (bool unproven : {false, true}) {
+    for (auto& [id, gang] : gangs_) {
+      bool is_due = (gang.gpus & gpus) != 0 && (gang.gpus & frozen_) == 0;
+      if (is_due && gang.epoch == kNoEpoch) adopt(gang, unproven);
     }
   }
+  for (auto& [id, gang] : gangs_) {
+    if ((gang.gpus & gpus) != 0 && (gang.gpus & frozen_) == 0) settle(gang);
+  }
+}
+
+void Leases::adopt(LeaseGang& gang, bool unproven) {
+  wire::Epoch open{};
+  each(gang, [&](Session& session) {
+    if (session.gate_open && is_journaled(session) != unproven) {
+      open = std::max(open, session.believed);
+    }
+  });
+  if (open == kNoEpoch) return;
+  for (const auto& [other_id, other] : gangs_) {
+    if (other.epoch == kNoEpoch || (other.gpus & gang.gpus) == 0) continue;
+    log_line(LogLevel::kError, "leases",
+             cat("two gangs say that they hold the same GPU: job '", other.job->name, "' by lease ",
+                 other.epoch.generation, ".", other.epoch.counter, ", job '", gang.job->name,
+                 "' by lease ", open.generation, ".", open.counter,
+                 unproven ? " that the journal does not have" : "", ": the second one is ended"));
+    return;
+  }
+  if (unproven) {
+    log_line(LogLevel::kWarning, "leases",
+             cat("job '", gang.job->name, "' says that it holds lease ", open.generation, ".",
+                 open.counter, ", which the journal does not have: it gives its GPUs back first"));
+  }
+  gang.epoch = open;
+  gang.busy = true;
+  // After a loss of the journal generations begin anew, and this epoch may be one that we would
+  // use.
+  if (open.generation == node_.generation) counter_ = std::max(counter_, open.counter);
+  events_.push_back(policy::GangAdopted{gang.id, gang.gpus, unproven});
+  journal_grant(gang);
+  trace_state(gang, "running", "lease of the manager before");
+}
+
+/// Every process of the gang hears what became of the lease it believed to have; then no claim is
+/// left.
+void Leases::settle(const LeaseGang& gang) {
+  each(gang, [&](Session& session) {
+    for (auto it = earlier_grants_.begin(); it != earlier_grants_.end();) {
+      it = names(it->second, session.id) ? earlier_grants_.erase(it) : std::next(it);
+    }
+    if (session.believed == kNoEpoch || session.awaited) return;
+    wire::LeaseRef claimed{std::exchange(session.believed, kNoEpoch)};
+    bool was_open = std::exchange(session.gate_open, false);
+    if (session.granted == claimed.epoch || session.client == nullptr) return;
+    if (claimed.epoch == gang.epoch) {
+      session.granted = gang.epoch;
+      session.busy = true;
+      if (!was_open) session.client->send(wire::Type::kReopen, 0, claimed);
+    } else if (session.granted == kNoEpoch) {
+      session.client->send(wire::Type::kRevoked, 0, claimed);
+    }
+  });
 }
 
 }  // namespace plexrl::nodemgr

@@ -297,6 +297,9 @@ void Manager::dispatch(Client& client, const Packet& packet) {
       break;
   }
   if (client.session != nullptr) return sessions_->message(client, packet);
+  if (client.job != nullptr && packet.type == wire::Type::kExiting) {
+    return sessions_->exiting(*client.job);
+  }
   if (client.job != nullptr) {
     return client.send_error(wire::Type::kError, packet.request, wire::kErrorUnknownType,
                              "plexrl-run has nothing to say of this type");

@@ -33,6 +33,7 @@ struct Job {
   wire::Id128 id{};
   wire::Id128 secret{};
   uid_t uid = 0;
+  std::uint64_t user_namespace = 0;  ///< of its plexrl-run; 0: not known
   std::string user, name, team;
   int priority = 0;
   std::uint32_t flags = 0;
@@ -44,6 +45,7 @@ struct Job {
   std::uint64_t overhead = 0;       ///< of each process on a GPU, by its profile; 0: not known
   std::uint64_t overhead_seen = 0;  ///< most that one of its processes took, as measured
   bool admitted = false;
+  bool exiting = false;  ///< its plexrl-run got SIGTERM
   std::chrono::nanoseconds queued_since{0};
   std::string notice;  ///< last sent while queued
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <fstream>
@@ -55,6 +56,11 @@ bool has_ended(const ScopedFd& pidfd) {
   if (!pidfd.is_open()) return true;
   pollfd poll{pidfd.get(), POLLIN, 0};
   return ::poll(&poll, 1, 0) > 0;
+}
+
+std::uint64_t user_namespace_of(pid_t pid, const std::string& proc) {
+  struct stat info {};
+  return ::stat(cat(proc, "/", pid, "/ns/user").c_str(), &info) == 0 ? info.st_ino : 0;
 }
 
 std::string user_name(uid_t uid) {

@@ -29,6 +29,9 @@ bool has_ended(const ScopedFd& pidfd);
 /// Is it stopped, by SIGSTOP, Ctrl-Z or a debugger? `proc` as above.
 bool is_stopped(pid_t pid, const std::string& proc = "/proc");
 
+/// The number of its user namespace, user_namespaces(7). 0: not known, as for processes of others.
+std::uint64_t user_namespace_of(pid_t pid, const std::string& proc = "/proc");
+
 std::string user_name(uid_t uid);
 
 }  // namespace plexrl::nodemgr

@@ -35,6 +35,7 @@ struct Replay {
     std::vector<std::string> gpus;
   };
   std::map<std::uint64_t, Process> processes;
+  std::map<wire::Epoch, JournalRecord> grants;  ///< not revoked
 
   void apply(const JournalRecord& record) {
     if (record.kind == "generation") {
@@ -51,6 +52,10 @@ struct Replay {
       if (it != processes.end()) it->second.gpus.push_back(record["gpu"]);
     } else if (record.kind == "process_end") {
       processes.erase(record.number("session"));
+    } else if (record.kind == "grant") {
+      grants[{record.number("gen"), record.number("ctr")}] = record;
+    } else if (record.kind == "revoke") {
+      grants.erase({record.number("gen"), record.number("ctr")});
     }
   }
 };
@@ -67,6 +72,7 @@ std::unique_ptr<Session> session_from(const JournalRecord& record) {
 }
 
 void bring_back(const Replay& replay, Node& node, Jobs& jobs, Sessions& sessions, Leases& leases) {
+  for (const auto& [epoch, grant] : replay.grants) leases.remember(grant);
   std::map<std::string, std::vector<std::unique_ptr<Session>>> living;
   for (const auto& [id, process] : replay.processes) {
     std::unique_ptr<Session> session = session_from(process.record);
@@ -143,6 +149,7 @@ std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases) {
       records.push_back(attach);
     }
   }
+  for (JournalRecord& grant : leases.remembered()) records.push_back(std::move(grant));
   for (const auto& [id, gang] : leases.gangs()) {
     if (gang.epoch != wire::Epoch{}) records.push_back(grant_record(gang));
   }

@@ -71,6 +71,13 @@ void Sessions::hello(Client& client, const Packet& packet) {
     return refuse(wire::kErrorUid,
                   cat("the job belongs to uid ", job->uid, ", this process to ", client.uid));
   }
+  std::uint64_t user_namespace = user_namespace_of(client.pid);
+  if (job->user_namespace != 0 && user_namespace != 0 && user_namespace != job->user_namespace) {
+    // There the same uid may be somebody else.
+    return refuse(wire::kErrorUid,
+                  "this process is in another user namespace than its plexrl-run: "
+                  "start plexrl-run inside of the container");
+  }
   bool again = (hello.flags & wire::kHelloResume) != 0;
   Session* session = again ? admit_again(client, hello, *job) : admit_new(client, hello, *job);
   if (session == nullptr) {
@@ -166,6 +173,13 @@ void Sessions::expect(std::unique_ptr<Session> session) {
   session->job->sessions.insert(session->id);
   Session& added = *(node_.sessions[session->id] = std::move(session));
   watch_process(added);
+}
+
+void Sessions::exiting(Job& job) {
+  job.exiting = true;
+  for (SessionKey id : job.sessions) {
+    if (Session* session = node_.find_session(id)) leases_.on_exiting(*session);
+  }
 }
 
 void Sessions::disconnected(Session& session) {

@@ -23,6 +23,8 @@ class Sessions {
   void hello(Client& client, const Packet& packet);
   /// Anything else from a process.
   void message(Client& client, const Packet& packet);
+  /// The job got SIGTERM: what it has of processes, and what joins later, comes first.
+  void exiting(Job& job);
   /// The connection is gone; the process may live on and come back.
   void disconnected(Session& session);
   /// A session known from the journal: it is awaited until it comes back or its process is dead.

@@ -77,7 +77,7 @@ enum class Type : std::uint16_t {
   kSlab,           ///< Slab
   kSlabReturn,     ///< Slab, no answer
   kResumeState,  ///< ResumeState: after kHello with kHelloResume, one per GPU, before anything else
-  kExiting,  ///< no body: SIGTERM or exit was entered; the process goes to the front of the queue
+  kExiting,  ///< no body: goes to the front; a process entered exit, plexrl-run's job got SIGTERM
   kKinds,    ///< Kinds, no answer; what is pageable by kind, sent with kMemoryReport
   // Device memory shared between processes of a job (nodemgr/exports.h says how it goes).
   kExport = 0x280,  ///< Export      -> kExported: other processes may ask for this memory

@@ -33,6 +33,7 @@ void end_lease(Gang& gang, Instant now) {
   gang.held = 0;
   gang.lease_ended = now;
   gang.lacks_memory = false;
+  gang.gives_back = false;
   gang.failed_attempts = 0;
   gang.attempt_not_before = Instant{0};
   gang.phase = gang.wants ? Phase::kWaiting : Phase::kIdle;
@@ -72,6 +73,7 @@ struct Applier {
     if (gang == nullptr) return;
     gang->held = e.held;
     gang->wants = false;
+    gang->gives_back = e.unproven;
     run(*gang, now);
   }
 
@@ -86,6 +88,7 @@ struct Applier {
     into->held |= from->held;
     into->exclusive |= from->exclusive;
     into->exiting |= from->exiting;
+    into->gives_back |= from->gives_back;
     if (from->wants && (!into->wants || from->want_since < into->want_since)) {
       into->want_since = from->want_since;
     }

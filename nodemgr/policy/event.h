@@ -32,6 +32,7 @@ struct GangChanged {
 struct GangAdopted {
   GangId gang = kNoGang;
   GpuMask held = 0;
+  bool unproven = false;  ///< nobody but the gang says so: it has to give the GPUs back first
 };
 
 /// All its processes are gone: its GPUs and bytes are free.

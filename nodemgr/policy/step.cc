@@ -53,6 +53,19 @@ struct Planner {
     }
   }
 
+  void take_back_unproven_leases() {
+    for (auto& [id, gang] : state.gangs) {
+      if (!gang.gives_back || gang.exclusive || gang.phase != Phase::kRunning) continue;
+      if (now < gang.attempt_not_before) {
+        wake(gang.attempt_not_before);
+      } else {
+        Judgement judgement;
+        judgement.reason = "lease is not in the journal";
+        withdraw(gang, gang, std::move(judgement));
+      }
+    }
+  }
+
   /// A holder may back at any moment what it has been charged for.
   void make_room_for_holders() {
     for (auto& [id, gang] : state.gangs) {
@@ -276,6 +289,7 @@ StepResult step(State& state, std::span<const Event> events, Instant now, std::u
   for (const Event& event : events) apply(state, event, now, seed, result.decisions);
   Planner planner{state, now, seed, result};
   planner.abandon_silent_attempts();
+  planner.take_back_unproven_leases();
   planner.make_room_for_holders();
   planner.relieve_overfull_gpus();
   std::vector<Gang*> waiters = waiting_in_order(state, now);

@@ -158,6 +158,30 @@ TEST_F(TwoGpuTest, AHolderThatAttachesAnotherGpuGivesBackAndGetsBoth) {
 }
 
 }  // namespace
+TEST_F(ManagerTest, AJobThatGotSigtermComesFirst) {
+  FakeJob holding = admit(700 * kMiB, "a");
+  FakeJob early = admit(700 * kMiB, "b");
+  FakeJob ending = admit(700 * kMiB, "c");
+  FakeProcess holder = join_with(holding, {0}, 0);
+  FakeProcess first = join_with(early, {0}, 0);
+  FakeProcess last = join_with(ending, {0}, 0);
+  run(holder);
+  first.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  last.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  ending.runner.send_empty(Type::kExiting);
+  report_idle(holder);
+  pump();
+  wire::Withdraw withdraw{};
+  wait_for_withdraw(holder, withdraw);
+  holder.peer.send(Type::kDrained, wire::Drained{withdraw.epoch, withdraw.attempt, 0, 0}, 0);
+  std::optional<Packet> packet;
+  pump_until_readable(last.peer, packet);
+  EXPECT_EQ(packet->type, Type::kGrant);
+  EXPECT_FALSE(first.peer.next());
+  EXPECT_FALSE(ending.runner.next());  // no answer is expected
+}
+
 TEST_F(ManagerTest, AStoppedHolderIsNamedToThoseWhoWait) {
   FakeJob first = admit(700 * kMiB, "ada");
   FakeJob second = admit(700 * kMiB, "bob");
@@ -179,7 +203,7 @@ TEST_F(ManagerTest, AStoppedHolderIsNamedToThoseWhoWait) {
                 " is stopped (Ctrl-Z or SIGSTOP): continue it with fg or kill -CONT"));
   ASSERT_EQ(::kill(pid, SIGCONT), 0);
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WCONTINUED), 0);
-  EXPECT_THAT(job(1)["gangs"][0]["waits_for"], testing::Not(testing::HasSubstr("stopped")));
+  EXPECT_THAT(job(1)["gangs"][0]["waits_for"].dump(), testing::Not(testing::HasSubstr("stopped")));
 }
 
 }  // namespace plexrl::nodemgr::test

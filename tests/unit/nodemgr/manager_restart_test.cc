@@ -99,6 +99,120 @@ TEST_F(ManagerTest, AJobWhoseJournalIsLostIsTakenBackByItsSecret) {
   join(job);
 }
 
+/// `process` says to the manager of now that it has this lease and that its gate is open.
+class ClaimTest : public ManagerTest {
+ protected:
+  void claim(FakeProcess& process, const FakeJob& job, wire::Epoch held) {
+    process.peer.connect_again(socket());
+    wire::Hello hello = hello_for(job.admitted, process.peer);
+    hello.flags = wire::kHelloResume;
+    hello.session = process.welcome.session;
+    process.peer.send(Type::kHello, hello);
+    pump();
+    process.welcome = process.peer.expect<wire::Welcome>(Type::kWelcome);
+    wire::ResumeState state{};
+    state.gpu_count = 1;
+    state.flags = 1;
+    state.uuid = FakeGpus::uuid(0);
+    state.held = held;
+    process.peer.send(Type::kResumeState, state, 0);
+    pump();
+  }
+  void restart() {
+    crash_manager();
+    start_manager();
+  }
+};
+
+TEST_F(ClaimTest, TheJournalSaysWhoHasTheLease) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess liar = join_with(job_a, {0}, 0);
+  FakeProcess holder = join_with(job_b, {0}, 0);
+  wire::Grant grant = run(holder);
+  restart();
+  claim(liar, job_a, {grant.epoch.generation, grant.epoch.counter + 7});
+  claim(holder, job_b, grant.epoch);
+  EXPECT_EQ(liar.peer.expect<wire::LeaseRef>(Type::kRevoked).epoch.counter,
+            grant.epoch.counter + 7);
+  EXPECT_FALSE(holder.peer.next());
+  EXPECT_EQ(admin("jobs")["jobs"][1]["state"], "running");
+  EXPECT_EQ(admin("jobs")["jobs"][0]["state"], "idle");
+}
+
+TEST_F(ClaimTest, TheLeaseOfAnotherProcessIsNoClaim) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess thief = join_with(job_a, {0}, 0);
+  FakeProcess holder = join_with(job_b, {0}, 0);
+  wire::Grant grant = run(holder);
+  restart();
+  claim(holder, job_b, {});
+  claim(thief, job_a, grant.epoch);
+  EXPECT_EQ(thief.peer.expect<wire::Withdraw>(Type::kWithdraw).epoch, grant.epoch);
+}
+
+TEST_F(ClaimTest, AClaimThatNoJournalHasIsTakenBackBeforeAnybodyIsGranted) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess claimant = join_with(job_a, {0}, 0);
+  FakeProcess waiter = join_with(job_b, {0}, 0);
+  restart();
+  claim(waiter, job_b, {});
+  claim(claimant, job_a, {1, 5});
+  waiter.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  EXPECT_FALSE(waiter.peer.next());
+  drain(claimant);
+  EXPECT_TRUE(waiter.peer.next());
+}
+
+TEST_F(ClaimTest, AClaimOfAJobWhoseJournalIsLostIsTakenBackToo) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_with(job, {0}, 0);
+  wire::Grant grant = run(process);
+  crash_manager();
+  std::filesystem::remove_all(folder_ + "/state/journal");
+  start_manager();
+  job.runner.connect_again(socket());
+  job.runner.send(Type::kJobResume,
+                  wire::JobResume{job.admitted.job, job.admitted.secret, job.submitted});
+  pump();
+  claim(process, job, grant.epoch);
+  drain(process);
+}
+
+TEST_F(ClaimTest, TheNextManagerStillKnowsTheGrantWhenOneDiedBeforeAnybodyCameBack) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_with(job, {0}, 0);
+  wire::Grant grant = run(process);
+  restart();
+  restart();
+  claim(process, job, grant.epoch);
+  EXPECT_FALSE(process.peer.next()) << "its lease was doubted";
+  EXPECT_EQ(admin("jobs")["jobs"][0]["state"], "running");
+}
+
+TEST_F(ManagerTest, AProcessOfAnotherUserNamespaceMayNotJoin) {
+  FakeJob job = admit(100 * kMiB);
+  crash_manager();
+  const std::string path = folder_ + "/state/journal/nodemgr.journal";
+  absl::StatusOr<Journal::Contents> contents = Journal::read(path);
+  ASSERT_TRUE(contents.ok());
+  for (JournalRecord& record : contents->records) {
+    if (record.kind != "job") continue;
+    EXPECT_EQ(record.number("user_namespace"), user_namespace_of(::getpid()));
+    record.fields["user_namespace"] = "1";
+  }
+  ASSERT_TRUE(Journal(path).rewrite(contents->records).ok());
+  start_manager();
+  FakePeer stranger(socket());
+  stranger.send(Type::kHello, hello_for(job.admitted, stranger));
+  pump();
+  EXPECT_THAT(field_text(stranger.expect<wire::Error>(Type::kRefused).text),
+              HasSubstr("another user namespace"));
+}
+
 TEST_F(ManagerTest, ALostConnectionKeepsTheLease) {
   FakeJob job_a = admit(100 * kMiB, "a");
   FakeJob job_b = admit(100 * kMiB, "b");
