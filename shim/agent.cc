@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kFile = "agent";
 constexpr std::uint64_t kShortestDialPauseNs = 100'000'000;
 constexpr std::uint64_t kLongestDialPauseNs = 2'000'000'000;
+constexpr std::uint64_t kSayWaitingNs = 15'000'000'000;
 
 void* agent_main(void* argument) {
   static_cast<Agent*>(argument)->run();
@@ -123,7 +124,9 @@ void Agent::lose_connection() {
   parts_.keeper.connection_lost();
   exiting_sent_ = false;
   dial_pause_ns_ = kShortestDialPauseNs;
-  next_dial_ns_ = boottime_ns() + dial_pause_ns_;
+  lost_ns_ = boottime_ns();
+  said_waiting_ = false;
+  next_dial_ns_ = lost_ns_ + dial_pause_ns_;
 }
 
 void Agent::reconnect() {
@@ -153,8 +156,18 @@ void Agent::reconnect() {
     case Client::Handshake::kNobody:
       break;
   }
+  say_waiting(now);
   dial_pause_ns_ = std::min(dial_pause_ns_ * 2, kLongestDialPauseNs);
   next_dial_ns_ = boottime_ns() + dial_pause_ns_;
+}
+
+/// A manager is back within seconds where anybody is left to start one.
+void Agent::say_waiting(std::uint64_t now) {
+  if (said_waiting_ || gate.waiters() == 0 || now - lost_ns_ < kSayWaitingNs) return;
+  said_waiting_ = true;
+  log_user(
+      "waiting for the GPU: the node manager has gone and none answers; start any program "
+      "with plexrl-run, or the service, to bring one back");
 }
 
 void Agent::resume(Connection& fresh) {

@@ -48,6 +48,7 @@ class Agent {
   void lose_connection();
   void reconnect();
   void resume(Connection& fresh);
+  void say_waiting(std::uint64_t now);
   void sleep(std::uint64_t pause_ns);
   std::uint64_t report();
 
@@ -60,6 +61,8 @@ class Agent {
   std::uint64_t next_dial_ns_ = 0;
   std::uint64_t dial_pause_ns_ = 0;
   bool gave_up_ = false;
+  std::uint64_t lost_ns_ = 0;
+  bool said_waiting_ = false;  ///< since the connection was lost
 };
 
 }  // namespace plexrl::shim

@@ -138,6 +138,7 @@ void LeaseKeeper::on_revoked() {
   state_ = State::kNone;
   held_mask_ = 0;
   want_sent_ = false;
+  if (epoch_.generation != parts_.client.welcome().generation) epoch_ = {};  // see connected()
 }
 
 // ---- what is due
@@ -401,6 +402,9 @@ void LeaseKeeper::connection_lost() {
 
 void LeaseKeeper::connected() {
   want_sent_ = false;
+  // Nothing of an earlier connection can still arrive, and a manager that lost its journal counts
+  // its generations from the first.
+  if (state_ == State::kNone) epoch_ = {};
   if (!is_busy_) return;
   is_busy_ = false;  // the new manager starts from idle
   edge(true, boottime_ns());

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 
 #include "proto/segment.h"
 #include "tests/unit/nodemgr/manager_fixture.h"
@@ -136,8 +138,11 @@ TEST_F(ClaimTest, TheJournalSaysWhoHasTheLease) {
   EXPECT_EQ(liar.peer.expect<wire::LeaseRef>(Type::kRevoked).epoch.counter,
             grant.epoch.counter + 7);
   EXPECT_FALSE(holder.peer.next());
-  EXPECT_EQ(admin("jobs")["jobs"][1]["state"], "running");
-  EXPECT_EQ(admin("jobs")["jobs"][0]["state"], "idle");
+  std::map<std::string, std::string> states;
+  const auto answer = admin("jobs");
+  for (const auto& job : answer.at("jobs")) states[job["name"]] = job["state"];
+  EXPECT_EQ(states["b"], "running");
+  EXPECT_EQ(states["a"], "idle");
 }
 
 TEST_F(ClaimTest, TheLeaseOfAnotherProcessIsNoClaim) {
