@@ -79,6 +79,9 @@ def start_and_pause(sandbox, name, **more):
     """Returns when the program has its memory and waits, idle."""
     program = start_half_busy(sandbox, name, **more)
     wait_until(lambda: sandbox.peer()["pauses"] == 1 or program.poll() is not None, "the program's last pause")
+    if program.poll() is not None:
+        sandbox.wait(program)
+        raise Failure("the program ended without its pause")
     return program
 
 
