@@ -63,6 +63,8 @@ void Leases::describe(const LeaseGang& gang) {
   event.priority = gang.job->priority;
   event.max_wait = gang.job->max_wait;
   event.gpus = gang.gpus;
+  event.team = gang.job->team;
+  event.max_slowdown = gang.job->max_slowdown;
   each(gang, [&](Session& session) { event.exclusive |= !session.exclusive_reason.empty(); });
   events_.push_back(std::move(event));
 }

@@ -1,10 +1,12 @@
 #include "nodemgr/policy/apply.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "nodemgr/policy/backoff.h"
 #include "nodemgr/policy/cost.h"
+#include "nodemgr/policy/share.h"
 
 namespace plexrl::nodemgr::policy {
 namespace {
@@ -22,14 +24,16 @@ Decision about(Decision::Kind kind, const Gang& gang, std::string reason) {
   return decision;
 }
 
-void run(Gang& gang, Instant now) {
-  gang.phase = Phase::kRunning;
-  gang.running_since = now;
-  gang.idle = false;
+/// Accounts for the time since the lease began to run, and the burst's part in it.
+void account(State& state, Gang& gang, Instant now) {
+  if (gang.phase == Phase::kLoading) return;
+  gang.service += now - gang.running_since;
+  charge(state, gang, now - gang.running_since, std::popcount(gang.held));
+  if (!gang.idle) gang.burst_so_far += now - gang.busy_since;
 }
 
-void end_lease(Gang& gang, Instant now) {
-  if (gang.phase != Phase::kLoading) gang.service += now - gang.running_since;
+void end_lease(State& state, Gang& gang, Instant now) {
+  account(state, gang, now);
   gang.held = 0;
   gang.lease_ended = now;
   gang.lacks_memory = false;
@@ -39,9 +43,25 @@ void end_lease(Gang& gang, Instant now) {
   gang.phase = gang.wants ? Phase::kWaiting : Phase::kIdle;
 }
 
-void learn_rate(double& ns_per_byte, std::int64_t bytes, Duration took) {
+/// The gap is over at `at`: the gang has submitted something, or wants to.
+void end_gap(Gang& gang, Instant at) {
+  if (!gang.in_gap) return;
+  gang.in_gap = false;
+  gang.profile.add(gang.burst_before, std::max(Duration{0}, at - gang.gap_since));
+}
+
+void begin_gap(Gang& gang, Instant at) {
+  gang.burst_before = gang.burst_so_far + std::max(Duration{0}, at - gang.busy_since);
+  gang.burst_so_far = Duration{0};
+  gang.in_gap = true;
+  gang.gap_since = at;
+}
+
+void learn_rate(double& ns_per_byte, int& samples, std::int64_t bytes, Duration took) {
   if (bytes < kRateSampleBytes || took <= Duration{0}) return;
-  learn(ns_per_byte, static_cast<double>(took.count()) / static_cast<double>(bytes));
+  const double sample = static_cast<double>(took.count()) / static_cast<double>(bytes);
+  if (samples++ == 0) ns_per_byte = 0;  // what was assumed
+  learn(ns_per_byte, sample);
 }
 
 struct Applier {
@@ -57,10 +77,18 @@ struct Applier {
     gpu.departing = e.departing_bytes;
   }
 
+  void operator()(const TeamChanged& e) {
+    if (e.weight > 0) state.teams[e.team].weight = e.weight;
+  }
+
   void operator()(const GangChanged& e) {
     Gang& gang = state.gangs[e.gang];
     gang.id = e.gang;
     gang.job = e.job;
+    gang.team = e.team;
+    gang.max_slowdown = e.max_slowdown;
+    state.teams.try_emplace(e.team);
+    state.jobs.try_emplace(e.job);
     gang.priority = e.priority;
     gang.max_wait = e.max_wait;
     if (gang.gpus != e.gpus) gang.reserved = false;  // it was for the GPUs of before
@@ -77,13 +105,26 @@ struct Applier {
     run(*gang, now);
   }
 
-  void operator()(const GangGone& e) { state.gangs.erase(e.gang); }
+  void operator()(const GangGone& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr) return;
+    if (gang->holds_lease()) end_lease(state, *gang, now);
+    const std::string job = gang->job;
+    state.gangs.erase(e.gang);
+    for (const auto& [id, other] : state.gangs) {
+      if (other.job == job) return;
+    }
+    state.jobs.erase(job);
+  }
 
   void operator()(const GangsMerged& e) {
     Gang* into = state.find(e.into);
     Gang* from = state.find(e.from);
     if (into == nullptr || from == nullptr || into == from) return;
     bool held = into->holds_lease() || from->holds_lease();
+    for (Gang* gang : {into, from}) {
+      if (gang->holds_lease()) account(state, *gang, now);
+    }
     into->gpus |= from->gpus;
     into->held |= from->held;
     into->exclusive |= from->exclusive;
@@ -109,8 +150,7 @@ struct Applier {
       return;
     }
     // One new lease over what both held; an attempt under way is void.
-    into->phase = Phase::kLoading;
-    into->load_progress = now;
+    load(*into, now);
     out.push_back(about(Decision::Kind::kGrant, *into, "gangs merged"));
   }
 
@@ -136,7 +176,12 @@ struct Applier {
       if (gang->phase == Phase::kWaiting) gang->phase = Phase::kIdle;
       return;
     }
-    if (!gang->wants) gang->want_since = std::min(e.since, now);
+    if (!gang->wants) {
+      gang->want_since = std::min(e.since, now);
+      gang->first_wanted = std::min(gang->first_wanted, gang->want_since);
+      end_gap(*gang, gang->want_since);
+      if (!gang->holds_lease()) enter_competition(state, *gang, now);
+    }
     gang->wants = true;
     if (gang->phase == Phase::kIdle) gang->phase = Phase::kWaiting;
   }
@@ -148,15 +193,14 @@ struct Applier {
   void operator()(const ActivityEdge& e) {
     Gang* gang = state.find(e.gang);
     if (gang == nullptr || gang->idle == !e.busy) return;
-    Instant at = std::min(e.at, now);
+    // An edge from before this lease says nothing about it.
+    const Instant at = std::max(std::min(e.at, now), gang->running_since);
     if (e.busy) {
-      learn(gang->gap_ns,
-            static_cast<double>(std::max(Duration{0}, at - gang->idle_since).count()));
+      end_gap(*gang, at);
+      gang->busy_since = at;
     } else {
-      learn(gang->burst_ns,
-            static_cast<double>(std::max(Duration{0}, at - gang->running_since).count()));
-      // An edge from before this lease says nothing about it.
-      gang->idle_since = std::max(at, gang->running_since);
+      begin_gap(*gang, at);
+      gang->idle_since = at;
     }
     gang->idle = !e.busy;
   }
@@ -164,8 +208,8 @@ struct Applier {
   void operator()(const GangReturned& e) {
     Gang* gang = state.find(e.gang);
     if (gang == nullptr || gang->phase != Phase::kRunning) return;
-    gang->phase = Phase::kLoading;
-    gang->load_progress = now;
+    account(state, *gang, now);
+    load(*gang, now);
     out.push_back(about(Decision::Kind::kGrant, *gang, "a process came back"));
   }
 
@@ -183,7 +227,7 @@ struct Applier {
     Decision decision = about(Decision::Kind::kRevoke, *gang, "drained");
     decision.figures = {{"drain_ns", static_cast<double>((now - gang->attempt_since).count())}};
     out.push_back(std::move(decision));
-    end_lease(*gang, now);
+    end_lease(state, *gang, now);
   }
 
   void operator()(const GangNotDrained& e) {
@@ -200,21 +244,39 @@ struct Applier {
     memory.leaving = false;
     if (e.failed) memory.evict_not_before = now + state.config.load_patience;
     auto gpu = state.gpus.find(e.gpu);
-    if (gpu != state.gpus.end()) learn_rate(gpu->second.out_ns_per_byte, e.moved_bytes, e.took);
+    if (gpu != state.gpus.end())
+      learn_rate(gpu->second.out_ns_per_byte, gpu->second.out_samples, e.moved_bytes, e.took);
   }
 
   void operator()(const GangLoaded& e) {
     Gang* gang = state.find(e.gang);
     if (gang == nullptr || gang->phase != Phase::kLoading) return;
     for (auto& [index, gpu] : state.gpus) {
-      if ((gang->held & gpu_bit(index)) != 0) learn_rate(gpu.in_ns_per_byte, e.moved_bytes, e.took);
+      if ((gang->held & gpu_bit(index)) != 0)
+        learn_rate(gpu.in_ns_per_byte, gpu.in_samples, e.moved_bytes, e.took);
     }
+    gang->waited += now - gang->loading_since;
     run(*gang, now);
     out.push_back(about(Decision::Kind::kRun, *gang, "loaded"));
   }
 };
 
 }  // namespace
+
+void load(Gang& gang, Instant now) {
+  gang.phase = Phase::kLoading;
+  gang.loading_since = now;
+  gang.load_progress = now;
+}
+
+void run(Gang& gang, Instant now) {
+  gang.phase = Phase::kRunning;
+  gang.running_since = now;
+  gang.busy_since = now;
+  gang.idle = false;
+  // It had a thread at the gate, or it asks for memory: nothing says that it is in a gap.
+  gang.in_gap = false;
+}
 
 void apply(State& state, const Event& event, Instant now, std::uint64_t seed,
            std::vector<Decision>& out) {

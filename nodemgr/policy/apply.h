@@ -14,6 +14,12 @@ namespace plexrl::nodemgr::policy {
 void apply(State& state, const Event& event, Instant now, std::uint64_t seed,
            std::vector<Decision>& out);
 
+/// The lease begins, but the gang can't run before its memory is there.
+void load(Gang& gang, Instant now);
+
+/// The lease runs from now on.
+void run(Gang& gang, Instant now);
+
 /// Ends an attempt without success: the lease goes on, the next attempt backs off.
 void end_attempt(State& state, Gang& gang, std::string reason, Instant now, std::uint64_t seed,
                  std::vector<Decision>& out);

@@ -15,9 +15,9 @@ struct Config {
   double quantum_factor = 10;
   /// Nor less than this, however cheap the switch.
   Duration min_quantum = 100ms;
-  /// Idle release keeps time spent switching below this share of the time between switches, unless
-  /// the holder has been idle for as long as the switch costs (ski rental).
-  double switch_share = 0.5;
+  /// Where every job always wants the GPU, switching takes at most this share of its time: the
+  /// quantum is long enough for it. Gaps are given away by their own worth (gap_profile.h).
+  double switch_share = 0.05;
   /// No gang that competes with holders that can be cut waits longer in one stretch.
   Duration max_wait = 120s;
   /// A process gives up draining after so long without progress; base of the back-off.

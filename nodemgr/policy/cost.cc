@@ -36,8 +36,22 @@ Duration switch_cost(const State& state, const Gang& holder, const Gang& newcome
   return kHandoff + Duration(static_cast<std::int64_t>(worst + holder.drain_ns));
 }
 
+Duration round_trip_cost(const State& state, const Gang& holder, const Gang& newcomer) {
+  double back = 0;
+  for (const auto& [gpu, info] : state.gpus) {
+    if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
+    // What left for the newcomer comes back, and as much of the newcomer has to leave for it.
+    std::int64_t out = std::max<std::int64_t>(0, missing_on(newcomer, gpu) - state.free_bytes(gpu));
+    back = std::max(back, static_cast<double>(out) * (info.in_ns_per_byte + info.out_ns_per_byte));
+  }
+  return switch_cost(state, holder, newcomer) + kHandoff +
+         Duration(static_cast<std::int64_t>(back));
+}
+
 Duration quantum(const State& state, Duration switch_cost) {
-  double scaled = static_cast<double>(switch_cost.count()) * state.config.quantum_factor;
+  const double share = std::clamp(state.config.switch_share, 0.001, 1.0);
+  const double factor = std::max(state.config.quantum_factor, (1 - share) / share);
+  double scaled = static_cast<double>(switch_cost.count()) * factor;
   return std::max(state.config.min_quantum, Duration(static_cast<std::int64_t>(scaled)));
 }
 

@@ -12,6 +12,9 @@ Duration load_cost(const State& state, const Gang& gang);
 /// lacks room for, load.
 Duration switch_cost(const State& state, const Gang& holder, const Gang& newcomer);
 
+/// The same, and back again to the holder: what giving away a gap costs.
+Duration round_trip_cost(const State& state, const Gang& holder, const Gang& newcomer);
+
 /// How long a busy holder runs before it is withdrawn for a newcomer.
 Duration quantum(const State& state, Duration switch_cost);
 

@@ -18,6 +18,12 @@ struct GpuChanged {
   std::int64_t departing_bytes = 0;  ///< of ended processes, not free yet
 };
 
+/// A team's weight in the fair shares. One that was never told of weighs 1.
+struct TeamChanged {
+  std::string team;
+  double weight = 1;
+};
+
 /// A gang appeared or its description changed. The lease state of a known gang is kept.
 struct GangChanged {
   GangId gang = kNoGang;
@@ -26,6 +32,8 @@ struct GangChanged {
   Duration max_wait{0};
   GpuMask gpus = 0;
   bool exclusive = false;
+  std::string team = {};
+  double max_slowdown = 0;
 };
 
 /// After a manager's restart: the gang already holds these GPUs and runs.
@@ -112,7 +120,7 @@ struct GangLoaded {
   Duration took{0};
 };
 
-using Event = std::variant<GpuChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
+using Event = std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
                            MemoryChanged, WantsChanged, GangExiting, GangReturned, LacksMemory,
                            ActivityEdge, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "nodemgr/policy/config.h"
+#include "nodemgr/policy/gap_profile.h"
 #include "nodemgr/policy/types.h"
 
 namespace plexrl::nodemgr::policy {
@@ -26,9 +27,11 @@ struct GangMemory {
 /// One gang. Its lease covers `held`; `gpus` is what it needs to run.
 struct Gang {
   GangId id = kNoGang;
-  std::string job;  ///< for reasons and traces only
+  std::string job;
+  std::string team;  ///< "": the team of those who name none
   int priority = 50;
-  Duration max_wait{0};  ///< 0: the configuration's
+  double max_slowdown = 0;  ///< the owner's bound on how much slower than alone; 0: none
+  Duration max_wait{0};     ///< 0: the configuration's
   bool exclusive = false;
   bool exiting = false;
   GpuMask gpus = 0;
@@ -42,9 +45,11 @@ struct Gang {
   Instant not_before{0};    ///< a reservation failed: no new one before
 
   Instant running_since{0};
+  bool granted_late = false;  ///< its wait was near its bound: it is not preempted at once
   bool idle = false;
   Instant idle_since{0};
   Instant lease_ended{0};  ///< least recently used first
+  Instant loading_since{0};
   Instant load_progress{0};
   bool lacks_memory = false;  ///< the driver refused what the figures allow
 
@@ -53,12 +58,18 @@ struct Gang {
   int failed_attempts = 0;  ///< in a row
   Instant attempt_not_before{0};
 
-  // Predictions: moving averages of what was seen.
-  double gap_ns = 0;
-  double burst_ns = 0;
-  double drain_ns = 0;
+  // What it is like.
+  GapProfile profile;
+  bool in_gap = false;  ///< everything submitted has finished, and nothing is wanted
+  Instant gap_since{0};
+  Duration burst_before{0};  ///< the burst that ended in this gap
+  Duration burst_so_far{0};  ///< of the burst that goes on, in leases that have ended
+  Instant busy_since{0};     ///< in this lease
+  double drain_ns = 0;       ///< moving average
+
+  Instant first_wanted = kNever;
   Duration service{0};  ///< time with a running lease, in all
-  Duration waited{0};   ///< finished waits, in all
+  Duration waited{0};   ///< finished waits, in all: from wanting a lease until it runs
 
   std::string wait_reason;  ///< why it does not run, as last decided
   GangId waits_for = kNoGang;
@@ -70,15 +81,25 @@ struct Gang {
 };
 
 struct Gpu {
-  std::int64_t usable = 0;     ///< bytes for jobs: without reserve and without what others use
-  std::int64_t departing = 0;  ///< bytes of ended processes that the driver has not freed yet
-  bool frozen = false;         ///< an earlier manager's processes have not all answered yet
-  double out_ns_per_byte = 0.1;
+  std::int64_t usable = 0;       ///< bytes for jobs: without reserve and without what others use
+  std::int64_t departing = 0;    ///< bytes of ended processes that the driver has not freed yet
+  bool frozen = false;           ///< an earlier manager's processes have not all answered yet
+  double out_ns_per_byte = 0.1;  ///< until the first transfer shows it
   double in_ns_per_byte = 0.1;
+  int out_samples = 0;
+  int in_samples = 0;
+};
+
+/// Of GPU time: a team's, or a job's within its team.
+struct Share {
+  double weight = 1;
+  double virtual_ns = 0;  ///< GPU time that ended leases have had, divided by the weight
 };
 
 struct State {
   Config config;
+  std::map<std::string, Share> teams;
+  std::map<std::string, Share> jobs;
   std::map<int, Gpu> gpus;
   std::map<GangId, Gang> gangs;
 

@@ -133,18 +133,18 @@ struct Planner {
                         {"load_bytes", static_cast<double>(missing)},
                         {"load_cost_ns", static_cast<double>(load_cost(state, gang).count())},
                         {"priority", static_cast<double>(gang.priority)},
-                        {"response_ratio", response_ratio(gang, now)}};
+                        {"response_ratio", response_ratio(state, gang, now)},
+                        {"slowdown_ratio", slowdown(gang, now)}};
     result.decisions.push_back(std::move(decision));
     gang.waited += now - gang.want_since;
+    gang.granted_late = now >= urgent_at(state, gang);
     gang.held = gang.gpus;
     gang.wants = false;
     gang.reserved = false;
     gang.wait_reason.clear();
     gang.waits_for = kNoGang;
-    gang.phase = missing == 0 ? Phase::kRunning : Phase::kLoading;
-    gang.running_since = now;
-    gang.load_progress = now;
-    gang.idle = false;
+    load(gang, now);
+    if (missing == 0) run(gang, now);
     if (missing != 0) wake(now + state.config.load_patience);
   }
 

@@ -4,18 +4,34 @@
 
 #include "nodemgr/policy/cost.h"
 #include "nodemgr/policy/order.h"
+#include "nodemgr/policy/share.h"
 
 namespace plexrl::nodemgr::policy {
 namespace {
 
 double as_figure(Duration duration) { return static_cast<double>(duration.count()); }
 
-/// Idle release: when the gap has become worth a switch.
-Instant idle_release_at(const Config& config, const Gang& holder, Duration cost) {
-  double share = std::clamp(config.switch_share, 0.01, 1.0);
-  Duration earn(static_cast<std::int64_t>(as_figure(cost) * (1 - share) / share));
-  return std::max(holder.idle_since + config.grace,
-                  std::min(holder.running_since + earn, holder.idle_since + cost));
+void earlier(Judgement& result, Instant at, const char* reason) {
+  if (at >= result.at) return;
+  result.at = at;
+  result.reason = reason;
+}
+
+/// When the holder's gap is worth the switch for the waiter.
+Instant gap_release_at(const State& state, const Gang& holder, const Gang& waiter, Instant now,
+                       Judgement& result) {
+  const Duration cost = round_trip_cost(state, holder, waiter);
+  const Durations* gaps = holder.profile.after(holder.burst_before);
+  // Idling was for nobody before there was a waiter.
+  const Duration unwanted = waiter.want_since - holder.idle_since;
+  const Duration earliest = std::max(state.config.grace, unwanted);
+  const Duration so_far = now - holder.idle_since;
+  result.figures.push_back({"round_trip_cost_ns", as_figure(cost)});
+  result.figures.push_back({"gaps_known", gaps == nullptr ? 0 : gaps->weight()});
+  if (gaps != nullptr) {
+    result.figures.push_back({"expected_gap_ns", as_figure(so_far + gaps->mean_beyond(so_far))});
+  }
+  return holder.idle_since + best_release(gaps, earliest, cost);
 }
 
 }  // namespace
@@ -34,15 +50,17 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
   Duration cost = switch_cost(state, holder, waiter);
   Duration held_for = quantum(state, cost);
   Duration bound = wait_bound(state, waiter);
+  Duration level = until_level(state, holder, waiter, now);
   result.figures = {
       {"switch_cost_ns", as_figure(cost)},
       {"quantum_ns", as_figure(held_for)},
       {"ran_ns", as_figure(now - holder.running_since)},
       {"idle_ns", holder.idle ? as_figure(now - holder.idle_since) : 0},
-      {"expected_gap_ns", holder.gap_ns},
       {"waited_ns", as_figure(now - waiter.want_since)},
       {"wait_bound_ns", as_figure(bound)},
-      {"response_ratio", response_ratio(waiter, now)},
+      {"behind_share_ns", as_figure(level)},
+      {"response_ratio", response_ratio(state, waiter, now)},
+      {"slowdown_ratio", slowdown(waiter, now)},
       {"failed_attempts", static_cast<double>(holder.failed_attempts)},
   };
   if (&holder == &waiter) {
@@ -50,18 +68,27 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
     result.reason = "asks for more GPUs than it holds";
     return result;
   }
-  result.at = holder.running_since + held_for;
-  result.reason = "quantum over";
-  Instant for_bound =
-      std::max(urgent_at(state, waiter), holder.running_since + std::min(held_for, bound / 8));
-  if (for_bound < result.at) {
-    result.at = for_bound;
-    result.reason = "waiter near its bound";
+  const Instant after_its_turn = holder.running_since + std::min(held_for, bound / 8);
+  const bool is_owed = slowdown_allowance(waiter, now) < Duration{0};
+  // What coming back would cost the holder is more than its owner allows.
+  const bool is_kept = slowdown_allowance(holder, now) <
+                       round_trip_cost(state, holder, waiter) - switch_cost(state, holder, waiter);
+  if (is_kept) {
+    result.reason = "holder is as slow as its owner allows";
+  } else if (waiter.priority < holder.priority && !is_owed) {
+    result.reason = "holder has the higher priority";
+  } else {
+    earlier(result, std::max(holder.running_since + held_for, now + level), "quantum over");
   }
-  if (holder.idle) {
-    Instant for_idle = idle_release_at(state.config, holder, cost);
-    if (for_idle <= now || for_idle < result.at) {
-      result.at = for_idle;
+  if ((waiter.priority > holder.priority || is_owed) && !is_kept) {
+    earlier(result, holder.granted_late ? after_its_turn : holder.running_since,
+            is_owed ? "waiter slower than its owner allows" : "waiter has the higher priority");
+  }
+  earlier(result, std::max(urgent_at(state, waiter), after_its_turn), "waiter near its bound");
+  if (holder.idle && !is_kept) {
+    const Instant at = gap_release_at(state, holder, waiter, now, result);
+    if (at <= now || at < result.at) {
+      result.at = at;
       result.reason = "holder idle";
     }
   }

@@ -16,9 +16,11 @@ struct Judgement {
 
 /// Rules, the earliest wins, none before the back-off of failed attempts has passed:
 /// - `waiter` is `holder`: it asks for more GPUs, so it gives back first;
-/// - the holder is idle for the grace time, and switching stays below its share of time (or it has
-///   been idle as long as the switch costs);
-/// - a busy holder has run its quantum;
+/// - the holder is in a gap, and this gap is worth the switch and the switch back, judged from its
+///   own gaps (gap_profile.h); unless its owner's bound on the slowdown leaves no room for that;
+/// - the waiter has the higher priority (or is slower than its owner allows): at the next cut;
+/// - a busy holder has run its quantum, and its team or job has had as much of its share as the
+///   waiter's; it is not cut for one of lower priority;
 /// - the waiter is near its bound, and the holder has run an eighth of that bound (or its quantum).
 /// Exclusive holders, and holders that still load, are not withdrawn.
 Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& waiter, Instant now);

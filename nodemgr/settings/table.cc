@@ -52,11 +52,8 @@ absl::Status check(const Row& row, const std::string& text) {
       return parse_bytes(text).status();
     case Kind::kDuration:
       return parse_duration(text).status();
-    case Kind::kNumber: {
-      double number = 0;
-      if (parse_whole(text, number) && number >= 0) return absl::OkStatus();
-      return invalid("'", text, "' is not a number of 0 or more");
-    }
+    case Kind::kNumber:
+      return parse_number(text).status();
     case Kind::kCount: {
       std::uint64_t number = 0;
       if (parse_whole(text, number)) return absl::OkStatus();
@@ -125,9 +122,7 @@ std::chrono::nanoseconds Values::duration(std::string_view name) const {
 }
 
 double Values::number(std::string_view name) const {
-  double number = 0;
-  parse_whole(checked_text(name, Kind::kNumber), number);
-  return number;
+  return parse_number(checked_text(name, Kind::kNumber)).value_or(0);
 }
 
 std::uint64_t Values::count(std::string_view name) const {

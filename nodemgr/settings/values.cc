@@ -87,6 +87,13 @@ absl::StatusOr<std::uint64_t> parse_rate(std::string_view text) {
   return bytes;
 }
 
+absl::StatusOr<double> parse_number(std::string_view text) {
+  std::string_view rest = trimmed(text);
+  double number = 0;
+  if (take_number(rest, number) && rest.empty()) return number;
+  return absl::InvalidArgumentError(cat("'", text, "' is not a number of 0 or more"));
+}
+
 absl::StatusOr<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   std::string_view rest = trimmed(text);
   double number = 0;

@@ -22,6 +22,9 @@ namespace plexrl::nodemgr::settings {
 /// Units: ns us ms s m h d. A bare number is refused, except 0.
 [[nodiscard]] absl::StatusOr<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
+/// A number of 0 or more without a unit, `1.05`.
+[[nodiscard]] absl::StatusOr<double> parse_number(std::string_view text);
+
 /// The shortest exact or two-decimal form: `8GiB`, `1.50GiB`, `513B`.
 std::string format_bytes(std::uint64_t bytes);
 std::string format_rate(std::uint64_t bytes_per_s);

@@ -28,6 +28,7 @@ wire::JobSubmit submission(const Options& options) {
   job.flags = options.no_wait ? std::uint32_t{wire::kJobNoWait} : 0;
   job.memory_bytes = options.memory_bytes;
   job.max_wait_ns = options.max_wait_ns;
+  job.max_slowdown = options.max_slowdown;
   return job;
 }
 

@@ -41,9 +41,6 @@ std::optional<std::string> unbuilt(const RawOptions& raw) {
   if (raw.gpus != 0) {
     return "--gpus: choosing a number of GPUs is not built yet; set CUDA_VISIBLE_DEVICES instead";
   }
-  if (!raw.max_slowdown.empty()) {
-    return "--max-slowdown: a limit on slowdown is not built yet; --priority and --max-wait are";
-  }
   if (raw.evict == "checkpoint") {
     return "--evict=checkpoint: driver checkpointing is not built yet; use --evict=page";
   }
@@ -58,8 +55,8 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--name", options.name, "the job's name (default: the command's base name)")
       ->type_name("NAME");
   app.add_option("--team", options.team,
-                 "the job's team, as listings show it (default: none); shares of teams are not "
-                 "built yet")
+                 "the job's team; GPU time is shared between teams by weight, then between their "
+                 "jobs (default: none)")
       ->type_name("TEAM");
   app.add_option("--priority", options.priority, "0 (last) to 100 (first) (default: 50)")
       ->type_name("N");
@@ -69,6 +66,10 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--max-wait", raw.max_wait,
                  "longest wait for a GPU in one stretch (default: the manager's, 120s)")
       ->type_name("TIME");
+  app.add_option("--max-slowdown", raw.max_slowdown,
+                 "how much slower than alone the job may become, for example 1.05 (default: no "
+                 "limit)")
+      ->type_name("RATIO");
   app.add_flag("--no-wait", options.no_wait,
                "fail instead of waiting when the memory can't be promised now");
   app.add_option("--evict", raw.evict,
@@ -87,7 +88,6 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
   // Known, so that they are refused by name; not shown (the empty group) until they are built.
   app.add_option("--cluster", raw.cluster)->group("");
   app.add_option("--gpus", raw.gpus)->group("");
-  app.add_option("--max-slowdown", raw.max_slowdown)->group("");
   app.add_option("--nodes", raw.nodes)->group("");
 }
 
@@ -114,6 +114,13 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
     if (!bytes.ok()) return "--memory: " + std::string(bytes.status().message());
     if (*bytes == 0) return "--memory 0: give a size above zero, or leave the option out";
     options.memory_bytes = *bytes;
+  }
+  if (!raw.max_slowdown.empty()) {
+    const auto ratio = nodemgr::settings::parse_number(raw.max_slowdown);
+    if (!ratio.ok() || *ratio <= 1) {
+      return "--max-slowdown " + raw.max_slowdown + ": give a ratio above 1, for example 1.05";
+    }
+    options.max_slowdown = *ratio;
   }
   if (!raw.max_wait.empty()) {
     const auto time = nodemgr::settings::parse_duration(raw.max_wait);

@@ -17,6 +17,7 @@ struct Options {
   int priority = 50;
   std::uint64_t memory_bytes = 0;  ///< per GPU; 0: what is usable
   std::uint64_t max_wait_ns = 0;   ///< 0: the manager's
+  double max_slowdown = 0;         ///< 0: no limit
   bool no_wait = false;
   bool require = false;
   bool join = false;

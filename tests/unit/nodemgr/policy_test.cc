@@ -107,10 +107,132 @@ TEST_F(PolicyTest, TheQuantumIsAMultipleOfTheSwitchCost) {
   gang(kA, 1, 0);
   gang(kB, 1, 600);
   step_with({WantsChanged{kA, true, now}});
+  state.config.switch_share = 0.5;
   at(1s + 590ms, {WantsChanged{kB, true, 1s}});
   EXPECT_EQ(find(Kind::kWithdraw), nullptr);
   at(1s + 610ms);
   EXPECT_NE(find(Kind::kWithdraw), nullptr);
+}
+
+TEST_F(PolicyTest, TheQuantumKeepsSwitchingBelowItsShare) {
+  state.gpus[0].in_ns_per_byte = 1e5;  // 600 bytes take 60 ms: 19 times that is 95 % of the time
+  state.config.switch_share = 0.05;
+  gang(kA, 1, 0);
+  gang(kB, 1, 600);
+  step_with({WantsChanged{kA, true, now}});
+  at(1s + 1130ms, {WantsChanged{kB, true, 1s}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  at(1s + 1150ms);
+  EXPECT_NE(find(Kind::kWithdraw), nullptr);
+}
+
+TEST_F(PolicyTest, AHigherPriorityDoesNotWaitForTheQuantum) {
+  gang(kA, 1, 0, 10);
+  gang(kB, 1, 0, 20);
+  step_with({WantsChanged{kA, true, now}});
+  at(1s + 1ms, {WantsChanged{kB, true, 1s + 1ms}});
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "waiter has the higher priority");
+}
+
+TEST_F(PolicyTest, ALowerPriorityGetsGapsButNoQuantum) {
+  gang(kA, 1, 0, 20);
+  gang(kB, 1, 0, 10);
+  step_with({WantsChanged{kA, true, now}});
+  at(3s, {WantsChanged{kB, true, 2s}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWait)->reason, "holder runs until: waiter near its bound");
+  at(4s, {ActivityEdge{kA, false, 4s}});
+  at(4s + 5ms);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "holder idle");
+}
+
+TEST_F(PolicyTest, WhoWasServedAtItsBoundIsNotPreemptedAtOnce) {
+  gang(kA, 1, 0, 20);
+  gang(kB, 1, 0, 10);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {WantsChanged{kB, true, 2s}});
+  at(2s + 91s);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  step_with({GangDrained{kA, 1}});
+  EXPECT_EQ(state.find(kB)->phase, Phase::kRunning);
+  step_with({WantsChanged{kA, true, now}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  at(now + state.config.min_quantum);
+  EXPECT_NE(find(Kind::kWithdraw), nullptr);
+}
+
+TEST_F(PolicyTest, AGapThatIsKnownToBeShortIsKept) {
+  state.config.min_quantum = 1000s;
+  gang(kA, 1, 0);
+  gang(kB, 1, 600);
+  state.gpus[0].in_ns_per_byte = 1e5;  // 600 bytes take 60 ms
+  step_with({WantsChanged{kA, true, now}});
+  for (int i = 0; i < 8; ++i) {
+    at(now + 400ms, {ActivityEdge{kA, false, now + 400ms}});
+    at(now + 20ms, {ActivityEdge{kA, true, now + 20ms}});
+  }
+  at(now + 50ms, {ActivityEdge{kA, false, now + 50ms}, WantsChanged{kB, true, now + 50ms}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  at(now + 15ms);
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  // Much longer than any before: what is known says nothing any more.
+  at(now + 60ms);
+  EXPECT_NE(find(Kind::kWithdraw), nullptr);
+}
+
+TEST_F(PolicyTest, AGapThatIsKnownToBeLongIsGivenAwayAtOnce) {
+  state.config.min_quantum = 1000s;
+  gang(kA, 1, 0);
+  gang(kB, 1, 600);
+  state.gpus[0].in_ns_per_byte = 1e5;
+  step_with({WantsChanged{kA, true, now}});
+  for (int i = 0; i < 8; ++i) {
+    at(now + 400ms, {ActivityEdge{kA, false, now + 400ms}});
+    at(now + 2s, {ActivityEdge{kA, true, now + 2s}});
+  }
+  at(now + 400ms, {ActivityEdge{kA, false, now + 400ms}, WantsChanged{kB, true, now + 400ms}});
+  at(now + 5ms);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "holder idle");
+}
+
+TEST_F(PolicyTest, TimeAtTheGateIsNoPartOfAGap) {
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {ActivityEdge{kA, false, 2s}, WantsChanged{kB, true, 2s}});
+  at(2s + 5ms);
+  step_with({GangDrained{kA, 1}});
+  ASSERT_EQ(state.find(kB)->phase, Phase::kRunning);
+  at(2s + 50ms, {WantsChanged{kA, true, 2s + 50ms}});  // B keeps the GPU for its quantum
+  at(3s);
+  step_with({GangDrained{kB, 1}});
+  ASSERT_EQ(state.find(kA)->phase, Phase::kRunning);
+  EXPECT_EQ(state.find(kA)->profile.gaps().quantile(0.5), 50ms);
+  EXPECT_EQ(state.find(kA)->profile.bursts().quantile(0.5), 1s);
+}
+
+TEST_F(PolicyTest, AnOwnersBoundKeepsTheGapAndComesFirst) {
+  gang(kA, 1, 700);
+  gang(kB, 1, 700);
+  for (int gpu : {0, 1}) state.gpus[gpu].in_ns_per_byte = state.gpus[gpu].out_ns_per_byte = 1e5;
+  state.find(kA)->max_slowdown = 1.05;
+  runs(kA, 700);
+  // Idle for 1 s, of an allowance of 0.05 s: coming back would cost more than that.
+  at(2s, {ActivityEdge{kA, false, 1s}, WantsChanged{kB, true, 1s}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  // B is not so patient for ever; once it runs, A goes before everybody as soon as it wants to.
+  at(1s + 119s);
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  step_with({GangDrained{kA, 1}});
+  step_with({MemoryChanged{kA, 0, 700, 0, 300}, GangEvicted{kA, 0, false, 400, 1ms}});
+  step_with({MemoryChanged{kB, 0, 700, 0, 700}, GangLoaded{kB}});
+  ASSERT_EQ(state.find(kB)->phase, Phase::kRunning);
+  at(now + 20s, {WantsChanged{kA, true, now}});
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "waiter slower than its owner allows");
 }
 
 TEST_F(PolicyTest, AWaiterNearItsBoundComesBeforeTheQuantum) {
@@ -361,8 +483,13 @@ TEST_F(PolicyTest, EveryWithdrawalCarriesItsFigures) {
   at(2s, {WantsChanged{kB, true, 2s}});
   std::vector<std::string> names;
   for (const Figure& figure : find(Kind::kWithdraw)->figures) names.push_back(figure.name);
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"switch_cost_ns", "quantum_ns", "expected_gap_ns",
-                                              "waited_ns", "response_ratio"}));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"switch_cost_ns", "quantum_ns", "waited_ns",
+                                              "behind_share_ns", "response_ratio"}));
+  step_with({GangNotDrained{kA, 1, "busy"}});
+  at(10s, {ActivityEdge{kA, false, 3s}});
+  names.clear();
+  for (const Figure& figure : find(Kind::kWithdraw)->figures) names.push_back(figure.name);
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"round_trip_cost_ns", "gaps_known", "idle_ns"}));
 }
 
 TEST(Backoff, DoublesUpToItsCapWithinTheSpread) {

@@ -61,8 +61,8 @@ void World::happen(const Later& what, std::vector<Event>& events) {
       break;
     case What::kStart:
       if (gang == nullptr) {
-        events.push_back(GangChanged{what.gang, "job", habit.priority, Duration{0}, habit.gpus,
-                                     habit.exclusive});
+        events.push_back(GangChanged{what.gang, habit.job, habit.priority, Duration{0}, habit.gpus,
+                                     habit.exclusive, habit.team, habit.max_slowdown});
         for (const auto& [gpu, info] : state_.gpus) {
           if (habit.gpus & gpu_bit(gpu)) {
             events.push_back(MemoryChanged{what.gang, gpu, habit.bytes, 0, 0});
@@ -177,6 +177,17 @@ void World::check() {
     }
     if (resident > info.usable) breach("more bytes resident than the GPU has");
   }
+}
+
+Duration World::served(GangId id) {
+  const Gang* gang = state_.find(id);
+  if (gang == nullptr) return Duration{0};
+  const bool runs = gang->phase == Phase::kRunning || gang->phase == Phase::kDraining;
+  return gang->service + (runs ? now_ - gang->running_since : Duration{0});
+}
+
+void World::weigh(const std::string& team, double weight) {
+  step(state_, std::vector<Event>{TeamChanged{team, weight}}, now_, 0);
 }
 
 void World::breach(const std::string& text) {

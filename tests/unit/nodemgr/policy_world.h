@@ -21,6 +21,9 @@ struct Habit {
   Duration gap{0};
   double refuses_to_drain = 0;  ///< share of attempts that fail
   bool exclusive = false;
+  std::string job = "job";
+  std::string team = {};
+  double max_slowdown = 0;
 };
 
 /// Gangs on a node in virtual time: carries out the policy's decisions as obedient processes would,
@@ -39,6 +42,9 @@ class World {
   /// Bursts that came to their end.
   std::map<GangId, int>& bursts() { return bursts_; }
   const std::vector<Decision>& history() const { return history_; }
+  /// Time with a running lease, in all.
+  Duration served(GangId id);
+  void weigh(const std::string& team, double weight);
   State& state() { return state_; }
   Instant now() const { return now_; }
 

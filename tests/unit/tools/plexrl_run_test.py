@@ -129,7 +129,7 @@ class ExitStatus(Tree):
 
     def test_what_is_not_built_is_refused_by_name(self):
         for option in (["--gpus", "2"], ["--nodes", "2"], ["--cluster", "a:1"], ["--evict=checkpoint"],
-                       ["--export=real"], ["--max-slowdown", "2"]):
+                       ["--export=real"]):
             status, _, err = self.run_it(*option, "--", "true")
             self.assertEqual(status, 125, option)
             self.assertIn(option[0].split("=")[0], err)

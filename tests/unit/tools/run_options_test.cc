@@ -81,7 +81,10 @@ TEST(RunOptions, ComplaintsNameTheValue) {
   EXPECT_THAT(error({"--memory", "lots", "x"}), HasSubstr("lots"));
   EXPECT_THAT(error({"--memory", "0", "x"}), HasSubstr("above zero"));
   EXPECT_THAT(error({"--max-wait", "10", "x"}), HasSubstr("10"));
-  EXPECT_THAT(error({"--max-slowdown", "2", "x"}), HasSubstr("not built yet"));
+  for (const char* ratio : {"1", "0.5", "5%", "nan", "inf"}) {
+    EXPECT_THAT(error({"--max-slowdown", ratio, "x"}), HasSubstr(ratio));
+  }
+  EXPECT_EQ(good({"--max-slowdown", "1.05", "x"}).max_slowdown, 1.05);
   EXPECT_THAT(error({"--priority", "-1", "x"}), HasSubstr("-1"));
   EXPECT_THAT(error({"x"}, {{"PLEXRL_PRIORITY", "high"}}), HasSubstr("PLEXRL_PRIORITY=high"));
   EXPECT_THAT(error({}), HasSubstr("no command"));

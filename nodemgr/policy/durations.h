@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "nodemgr/policy/types.h"
+
+namespace plexrl::nodemgr::policy {
+
+/// What is remembered of durations that were seen: how many there were of about each length.
+///
+/// Lengths fall into bins of a quarter of a power of two, from 0.1 ms on; each bin keeps the mean
+/// of its samples, so a duration that always repeats is kept exactly. Every new sample makes the
+/// older ones count 1/64 less: lengths that drift are followed within some sixty samples.
+class Durations {
+ public:
+  struct Bin {
+    double weight = 0;   ///< samples, decayed
+    double mean_ns = 0;  ///< of these samples
+  };
+
+  void add(Duration sample);
+
+  /// Samples that count, decayed: at most 64 however many there were.
+  double weight() const;
+
+  /// The length that a share `q` (0..1) of the samples does not exceed; 0 without samples.
+  Duration quantile(double q) const;
+
+  /// What is to be expected beyond `so_far`, of samples longer than that; 0 if there is none.
+  Duration mean_beyond(Duration so_far) const;
+
+  /// The same as a quantile: how much longer than `so_far` a share `q` of those longer than it
+  /// last at most; 0 if there is none longer.
+  Duration quantile_beyond(Duration so_far, double q) const;
+
+  /// Bins by number, the shorter durations first; what `add` made and a file can bring back.
+  const std::map<int, Bin>& bins() const { return bins_; }
+  void restore(const std::map<int, Bin>& bins) { bins_ = bins; }
+
+ private:
+  std::map<int, Bin> bins_;
+};
+
+}  // namespace plexrl::nodemgr::policy

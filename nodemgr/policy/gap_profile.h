@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "nodemgr/policy/durations.h"
+
+namespace plexrl::nodemgr::policy {
+
+/// What a gang's gaps have been like, and what precedes which.
+///
+/// An RL step repeats itself: rollout, a gap for the rewards, training, a gap for the weights. So
+/// the burst before a gap, and the gap before that burst, tell much of how long this gap will be.
+/// Gaps are kept by the lengths of these two (in classes of a factor of four), by the burst alone,
+/// and all together; the closest of these that has seen enough answers.
+class GapProfile {
+ public:
+  /// A gap of `gap` has ended; before it there was a burst of `burst`, and before that the gap
+  /// that this was told of last.
+  void add(Duration burst, Duration gap);
+
+  /// The gaps that came after bursts like `burst` at this point of the sequence; null where fewer
+  /// than three were seen, even of all gaps together. Lives until the next `add`.
+  const Durations* after(Duration burst) const;
+
+  const Durations& gaps() const { return all_; }
+  const Durations& bursts() const { return bursts_; }
+
+ private:
+  using Class = int;
+  static Class class_of(Duration duration);
+
+  Durations all_;
+  Durations bursts_;
+  std::map<Class, Durations> by_burst_;
+  std::map<std::pair<Class, Class>, Durations> by_gap_and_burst_;
+  Class last_gap_ = -1;
+};
+
+/// How long into a gap to give the GPU away, where doing so costs `cost` of its time (the switch
+/// and the switch back) and keeping it costs the idle time: the choice that wastes the least on
+/// average over gaps such as `gaps`, given that this one has already lasted `earliest`; never
+/// before that.
+///
+/// Where no gaps are known (null), and beyond the longest that is known, it is when the time idled
+/// equals the cost: at most twice what one who knows the future would waste (ski rental).
+Duration best_release(const Durations* gaps, Duration earliest, Duration cost);
+
+}  // namespace plexrl::nodemgr::policy
