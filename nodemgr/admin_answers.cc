@@ -8,6 +8,7 @@
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/policy/order.h"
+#include "nodemgr/policy/wake.h"
 #include "nodemgr/process_identity.h"
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/nearest.h"
@@ -123,12 +124,16 @@ Json job_json(const AdminContext& context, const Job& job) {
   auto now = boot_now();
   Json gangs = Json::array();
   std::vector<policy::Phase> phases;
+  std::optional<policy::Instant> next_wake;
   for (const auto& [id, gang] : context.leases.gangs()) {
     auto state = context.leases.state().gangs.find(gang.id);
     if (gang.job != &job || state == context.leases.state().gangs.end()) continue;
     const policy::Gang& its = state->second;
     gangs.push_back(gang_json(context, gang, its));
     phases.push_back(its.phase);
+    if (const auto wake = policy::predicted_wake(its, now)) {
+      next_wake = std::min(*wake, next_wake.value_or(*wake));
+    }
   }
   std::uint64_t resident = 0;
   std::uint64_t host = 0;
@@ -162,7 +167,7 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["wait_s"] = in_seconds(job.admitted ? usage.waited : now - job.queued_since);
   json["slowdown_ratio"] = or_null(usage.slowdown_ratio);
   json["gap_cause"] = nullptr;
-  json["next_wake_s"] = usage.next_wake ? Json(in_seconds(*usage.next_wake)) : Json(nullptr);
+  json["next_wake_s"] = next_wake ? Json(in_seconds(*next_wake - now)) : Json(nullptr);
   json["queued_reason"] = job.notice.empty() ? Json(nullptr) : Json(job.notice);
   return json;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "nodemgr/policy/cost.h"
 #include "nodemgr/policy/types.h"
 
 namespace plexrl::nodemgr {
@@ -118,9 +117,6 @@ void Usage::activity(std::uint64_t id, bool busy, Instant at) {
     gang.is_idle = true;
     return;
   }
-  if (gang.is_idle) {
-    policy::learn(gang.mean_gap_ns, in_ns(std::max(Instant{0}, at - gang.idle_since)));
-  }
   if (runs(gang.state) && !gang.works) {
     gang.works = true;
     gang.works_since = std::max({at, gang.works_since, gang.idle_since});
@@ -175,10 +171,6 @@ Usage::JobFigures Usage::job(JobKey key, Instant now) const {
     if (gang.job != key) continue;
     mine += open;
     spent[gang.state] += now - gang.since;
-    if (!gang.is_idle || gang.mean_gap_ns <= 0) continue;
-    const nanoseconds gap{static_cast<std::int64_t>(gang.mean_gap_ns)};
-    const nanoseconds left = std::max(nanoseconds{0}, gang.idle_since + gap - now);
-    figures.next_wake = figures.next_wake ? std::min(*figures.next_wake, left) : left;
   }
   if (all > 0) figures.share_ratio = std::clamp(mine / all, 0.0, 1.0);
   figures.waited = spent[State::kWaiting];

@@ -76,9 +76,6 @@ class Usage {
     /// All of its gangs' time over the time they would have taken alone (running or idle).
     std::optional<double> slowdown_ratio;
     std::chrono::nanoseconds waited{0};
-    /// Until the first of its idle gangs is expected to want a GPU, by the mean of its gaps so far;
-    /// 0: it is late. None: no gang is idle, or none has had a gap yet.
-    std::optional<std::chrono::nanoseconds> next_wake;
   };
   JobFigures job(JobKey key, Instant now) const;
 
@@ -93,7 +90,6 @@ class Usage {
     Instant works_since{0};
     bool is_idle = false;
     Instant idle_since{0};
-    double mean_gap_ns = 0;  ///< 0: none yet
   };
   struct Job {
     std::map<State, std::chrono::nanoseconds> spent;

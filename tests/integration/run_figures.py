@@ -90,9 +90,10 @@ def duty(sandbox):
     program = start_and_pause(sandbox, "half_busy")
 
     def idle_status():
-        # Its last edge may still be on the way; an idle gang has a next wake.
+        # Its last edge may still be on the way.
         sandbox.status = sandbox.tool("plexrl-ctl", "status", "--json")
-        return sandbox.status["jobs"] and sandbox.status["jobs"][0]["next_wake_s"] is not None
+        gangs = [gang for job in sandbox.status["jobs"] for gang in job["gangs"]]
+        return gangs and all(gang["idle"] for gang in gangs)
 
     wait_until(idle_status, "the job is idle")
     sandbox.stop_antagonist()  # the word that half_busy waits for

@@ -6,6 +6,7 @@
 #include "nodemgr/policy/backoff.h"
 #include "nodemgr/policy/order.h"
 #include "nodemgr/policy/step.h"
+#include "nodemgr/policy/wake.h"
 
 namespace plexrl::nodemgr::policy {
 namespace {
@@ -196,6 +197,20 @@ TEST_F(PolicyTest, AGapThatIsKnownToBeLongIsGivenAwayAtOnce) {
   at(now + 5ms);
   ASSERT_NE(find(Kind::kWithdraw), nullptr);
   EXPECT_EQ(find(Kind::kWithdraw)->reason, "holder idle");
+}
+
+TEST_F(PolicyTest, TheNextWakeFollowsFromTheGapsLikeThisOne) {
+  gang(kA, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(predicted_wake(*state.find(kA), now), std::nullopt) << "it is in no gap";
+    at(now + 400ms, {ActivityEdge{kA, false, now + 400ms}});
+    if (i < 3) EXPECT_EQ(predicted_wake(*state.find(kA), now), std::nullopt) << i << " gaps known";
+    if (i < 3) at(now + 2s, {ActivityEdge{kA, true, now + 2s}});
+  }
+  EXPECT_EQ(predicted_wake(*state.find(kA), now), now + 2s);
+  EXPECT_EQ(predicted_wake(*state.find(kA), now + 500ms), now + 2s);
+  EXPECT_EQ(predicted_wake(*state.find(kA), now + 30s), now + 30s) << "it is late";
 }
 
 TEST_F(PolicyTest, TimeAtTheGateIsNoPartOfAGap) {

@@ -133,18 +133,5 @@ TEST_F(UsageTest, SlowdownIsAllOfItsTimeOverRunningAndIdle) {
   EXPECT_EQ(usage.job(kA, kStart + 9s).waited, 3s) << "of gangs that are gone too";
 }
 
-TEST_F(UsageTest, TheNextWakeFollowsFromTheGapsSoFarEvenWithoutALease) {
-  run(kA, kGangA, kStart);
-  usage.activity(kGangA, false, kStart + 1s);
-  EXPECT_FALSE(usage.job(kA, kStart + 2s).next_wake) << "no gap has ended yet";
-  usage.state(kA, kGangA, "idle", 1, kStart + 2s);
-  usage.activity(kGangA, true, kStart + 5s);
-  EXPECT_FALSE(usage.job(kA, kStart + 5s).next_wake) << "it is not idle";
-  run(kA, kGangA, kStart + 6s);
-  usage.activity(kGangA, false, kStart + 10s);
-  EXPECT_EQ(*usage.job(kA, kStart + 11s).next_wake, 3s);
-  EXPECT_EQ(*usage.job(kA, kStart + 30s).next_wake, 0s);
-}
-
 }  // namespace
 }  // namespace plexrl::nodemgr
