@@ -74,6 +74,13 @@ bool GpuWatch::see_sessions(int index, const GpuUse& use) {
 
 void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   SessionMemory& memory = session.memory.at(gpu);
+  // What it holds is not known before it has come back to this manager, nor while memory moves: its
+  // pageable bytes would be taken for overhead.
+  if (session.awaited || session.client == nullptr || leases_.is_switching()) {
+    memory.driver_bytes = 0;
+    ++memory.looks;
+    return;
+  }
   std::uint64_t accounted = memory.resident + node_.ledger.unpageable(session.id, gpu);
   // A charge comes before the memory, the report of it after.
   bool reported =

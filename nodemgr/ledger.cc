@@ -177,7 +177,7 @@ void Ledger::measured(SessionKey session, int gpu_index, std::uint64_t overhead)
   if (gpu == gpus_.end()) return;
   auto account = gpu->second.accounts.find(session);
   if (account == gpu->second.accounts.end()) return;
-  account->second.measured = std::max(account->second.measured, overhead);
+  account->second.measured = overhead;
 }
 
 bool Ledger::charge(SessionKey session, int gpu_index, std::uint64_t bytes, bool unpageable) {

@@ -29,8 +29,8 @@ struct Admission {
 class Ledger {
  public:
   /// `usable`: for jobs, without reserve and what others use. `overhead`: of a process of which
-  /// nothing is known. `others`: what processes outside PlexRL use, for messages. `most`: what would
-  /// be usable without them, when that is more.
+  /// nothing is known. `others`: what processes outside PlexRL use, for messages. `most`: what
+  /// would be usable without them, when that is more.
   void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others = 0,
                std::uint64_t most = 0);
   void set_host_budget(std::uint64_t bytes) { host_budget_ = bytes; }
@@ -45,8 +45,8 @@ class Ledger {
 
   void attach(SessionKey session, JobKey job, int gpu, std::uint64_t measured_overhead);
   void detach(SessionKey session);
-  /// The driver shows that the process takes so much beside its charges. What is booked for it
-  /// grows to that, and does not shrink while it lives: it may have more to load. No promise
+  /// The driver shows that the process takes so much beside its charges. So much is booked for it
+  /// from now on, and no less than what was expected of it: it may have more to load. No promise
   /// changes.
   void measured(SessionKey session, int gpu, std::uint64_t overhead);
 
@@ -72,7 +72,7 @@ class Ledger {
   struct Account {
     JobKey job = 0;
     std::uint64_t overhead = 0;  ///< told by the process; 0: not known
-    std::uint64_t measured = 0;  ///< most that the driver has shown
+    std::uint64_t measured = 0;  ///< as the driver showed it last
     std::uint64_t pageable = 0;
     std::uint64_t unpageable = 0;
   };

@@ -188,11 +188,11 @@ TEST_F(LedgerTest, AMeasuredOverheadRaisesWhatIsBookedAndTouchesNoPromise) {
   EXPECT_EQ(ledger.overhead(kOne, 0), 50u) << "it may have more to load";
   ledger.measured(kOne, 0, 120);
   EXPECT_EQ(ledger.overhead(kOne, 0), 120u);
-  ledger.measured(kOne, 0, 60);
-  EXPECT_EQ(ledger.overhead(kOne, 0), 120u);
   EXPECT_EQ(ledger.promised(kA, 0), 900u);
   EXPECT_TRUE(ledger.charge(kOne, 0, 900, false));
   EXPECT_FALSE(ledger.judge(1, 100).fits);
+  ledger.measured(kOne, 0, 60);
+  EXPECT_EQ(ledger.overhead(kOne, 0), 60u) << "what was measured too high does not stay";
 }
 
 }  // namespace

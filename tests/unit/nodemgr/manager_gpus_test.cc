@@ -92,6 +92,17 @@ TEST_F(GpusTest, NothingIsMeasuredWhileAReportIsOnItsWay) {
   EXPECT_EQ(context_row()["bytes"], kContext);
 }
 
+TEST_F(GpusTest, NothingIsMeasuredBeforeAProcessHasComeBackToTheNextManager) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_and_back(job, 100 * kMiB);
+  crash_manager();
+  start_manager();
+  show({{process.peer.pid(), 100 * kMiB + kContext}});
+  look_twice();
+  EXPECT_THAT(context_row()["reason"], HasSubstr("set aside"));
+  EXPECT_LT(context_row()["bytes"], 100 * kMiB);
+}
+
 TEST_F(GpusTest, TheNextRunOfAJobIsAdmittedWithWhatItsProcessesTook) {
   FakeJob job = admit(800 * kMiB, "learner/1");
   FakeProcess process = join_and_back(job, 800 * kMiB);
