@@ -87,7 +87,7 @@ using ::testing::HasSubstr;
 
 const Json kJobs = Json::parse(R"([
   {"id": "aa11", "name": "ppo", "state": "running", "hbm_bytes": 1073741824, "share_ratio": 0.5,
-   "gangs": [{"id": "1", "gpus": [0, 1], "waits_for": "2", "wait_reason": "owner works"}]},
+   "gangs": [{"id": "1", "gpus": [0, 1], "waits_for": "job 'eval': holder drains"}]},
   {"id": "aa22", "name": "eval"}, {"id": "bb33", "name": "eval"}])");
 
 TEST(FindJob, TakesAnIdAUniquePrefixOrAName) {
@@ -107,7 +107,7 @@ TEST(Tables, ShowWhatIsThereAndLeaveTheRestEmpty) {
   const std::string table = jobs_table(kJobs);
   EXPECT_THAT(table, HasSubstr("1 GiB"));
   EXPECT_THAT(table, HasSubstr("50.0 %"));
-  EXPECT_THAT(table, HasSubstr("waits for gang 2; owner works"));
+  EXPECT_THAT(table, HasSubstr("waits: job 'eval': holder drains"));
   EXPECT_EQ(show_gpus(Json::parse(R"({"node": "n", "simulated": true, "gpus": []})")),
             "node n (simulated GPU)\nno GPUs\n");
 }
@@ -129,8 +129,8 @@ TEST(Tables, AnAnswerOfAnotherShapeDoesNoHarm) {
 
 TEST(Status, ShowsFiguresItDoesNotKnow) {
   const Json answer = Json::parse(
-      R"({"schema": 1, "node": "n", "host": {"budget_bytes": 2147483648}, "uptime_s": 1.5})");
-  EXPECT_EQ(show_status(answer), "node n\nhost.budget_bytes: 2 GiB\nuptime_s: 1.50 s\n");
+      R"({"schema": 1, "node": "n", "spare_bytes": 2147483648, "notes": ["a", "b"], "uptime_s": 1.5})");
+  EXPECT_EQ(show_status(answer), "node n\nnotes: a\nnotes: b\nspare: 2 GiB\nuptime: 1.50 s\n");
 }
 
 }  // namespace
