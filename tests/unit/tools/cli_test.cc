@@ -130,7 +130,7 @@ TEST(Tables, AnAnswerOfAnotherShapeDoesNoHarm) {
 TEST(Status, ShowsFiguresItDoesNotKnow) {
   const Json answer = Json::parse(
       R"({"schema": 1, "node": "n", "spare_bytes": 2147483648, "notes": ["a", "b"], "uptime_s": 1.5})");
-  EXPECT_EQ(show_status(answer), "node n\nnotes: a\nnotes: b\nspare: 2 GiB\nuptime: 1.50 s\n");
+  EXPECT_EQ(show_status(answer), "node n\nspare: 2 GiB\nnotes: a\nnotes: b\nuptime: 1.50 s\n");
 }
 
 }  // namespace
