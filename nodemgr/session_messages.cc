@@ -28,6 +28,11 @@ void malformed(Session& session, const Packet& packet, const std::string& why) {
 void Sessions::message(Client& client, const Packet& packet) {
   Session& session = *client.session;
   if (session.awaited && packet.type != wire::Type::kResumeState) resumed(session);
+  if (Exports::is_for_me(packet.type)) {
+    if (!exports_.handle(session, packet))
+      malformed(session, packet, "of shared memory: wrong size or figure");
+    return;
+  }
   switch (packet.type) {
     case wire::Type::kAttachGpu:
       return attach_gpu(session, packet);

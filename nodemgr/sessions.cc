@@ -208,6 +208,7 @@ void Sessions::ended(SessionKey id) {
   node_.sessions.erase(it);
   job.sessions.erase(id);
   node_.ledger.detach(id);
+  exports_.session_gone(*session);
   node_.slabs->drop_session(id);
   leases_.leave(*session);
   leases_.thaw();

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "nodemgr/exports.h"
 #include "nodemgr/leases.h"
 #include "nodemgr/node.h"
 
@@ -56,6 +57,7 @@ class Sessions {
 
   Node& node_;
   Leases& leases_;
+  Exports exports_{node_};
   std::function<void(Job&, const Session&)> process_ended_;
 };
 

@@ -153,6 +153,15 @@ bool Slabs::give_back(SessionKey session, std::uint64_t id, std::uint64_t bytes)
   return true;
 }
 
+int Slabs::hand_over(std::uint64_t id, SessionKey from, SessionKey to, std::uint64_t* bytes) {
+  auto it = slabs_.find(id);
+  if (it == slabs_.end() || !it->second.fd.is_open()) return -1;
+  if (it->second.session != from && it->second.session != to) return -1;
+  it->second.session = to;
+  *bytes = it->second.bytes;
+  return it->second.fd.get();
+}
+
 void Slabs::drop_kept() {
   for (auto it = slabs_.begin(); it != slabs_.end();) {
     if (it->second.session == 0) {

@@ -65,11 +65,13 @@ void Agent::run() {
   parts_.client.set_agent_thread();
   while (!stopped_.load(std::memory_order_acquire)) {
     if (!parts_.client.is_connected() && !gave_up_) reconnect();
-    const std::uint64_t pause = parts_.keeper.step();
+    const std::uint64_t pause = std::min(parts_.keeper.step(), share());
     sleep(std::min(pause, report()));
     receive();
   }
 }
+
+std::uint64_t Agent::share() { return parts_.sharing.step(parts_.keeper.may_map()); }
 
 std::uint64_t Agent::report() {
   if (!parts_.client.is_connected()) {
@@ -113,6 +115,7 @@ void Agent::receive() {
       }
       continue;
     }
+    parts_.sharing.handle(*packet);
     parts_.keeper.handle(*packet);
   }
   if (closed) lose_connection();
@@ -141,6 +144,7 @@ void Agent::reconnect() {
       PLEXRL_INFO(kFile, "connected again session=%lu",
                   static_cast<unsigned long>(parts_.client.welcome().session));
       parts_.devices.attach_again();
+      parts_.sharing.connected(parts_.keeper.is_at_rest());
       parts_.keeper.connected();
       parts_.reporter.forget();
       return;

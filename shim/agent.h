@@ -10,6 +10,7 @@
 #include "shim/lease_keeper.h"
 #include "shim/memory_report.h"
 #include "shim/scoped_fd.h"
+#include "shim/sharing.h"
 
 namespace plexrl::shim {
 
@@ -25,6 +26,7 @@ class Agent {
     LeaseKeeper& keeper;
     MemoryReporter& reporter;
     RangeTable& ranges;
+    Sharing& sharing;
   };
 
   explicit Agent(Parts parts) noexcept : parts_(parts) {}
@@ -51,6 +53,7 @@ class Agent {
   void say_waiting(std::uint64_t now);
   void sleep(std::uint64_t pause_ns);
   std::uint64_t report();
+  std::uint64_t share();
 
   Parts parts_;
   ScopedFd wake_;

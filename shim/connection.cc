@@ -113,6 +113,31 @@ bool Connection::send_now(const std::vector<std::byte>& packet, bool* would_bloc
   return sent >= 0;
 }
 
+bool Connection::send_with_fds(wire::Type type, const void* body, std::size_t bytes, const int* fds,
+                               std::size_t fd_count) {
+  const PreservedErrno preserved;
+  wire::Header header{};
+  header.magic = wire::kMagic;
+  header.version = wire::kVersion;
+  header.type = static_cast<std::uint16_t>(type);
+  header.bytes = static_cast<std::uint32_t>(bytes);
+  iovec parts[2] = {{&header, sizeof header}, {const_cast<void*>(body), bytes}};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * wire::kMaxPacketFds)] = {};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+  cmsghdr* const part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+  std::memcpy(CMSG_DATA(part), fds, sizeof(int) * fd_count);
+  const std::lock_guard lock(mutex_);
+  if (!socket_.valid() || !outbox_.empty()) return false;
+  return ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
 bool Connection::flush() {
   const PreservedErrno preserved;
   const std::lock_guard lock(mutex_);

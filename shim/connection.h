@@ -50,6 +50,9 @@ class Connection {
   bool send(wire::Type type, const T& body, std::uint64_t request = 0) {
     return send(type, &body, sizeof body, request);
   }
+  /// With descriptors, which stay the caller's. Sent at once or, false, not at all.
+  bool send_with_fds(wire::Type type, const void* body, std::size_t bytes, const int* fds,
+                     std::size_t fd_count);
   bool flush();
   bool wants_to_send() const;
 

@@ -69,6 +69,7 @@ CUresult end_context(CUcontext context, End end, IsAlive is_alive) {
     if (device) contexts().add(context, *device);
   } else {
     process->memory.context_ended(context);
+    process->ipc.context_ended(context);
     process->agent.notify();
   }
   return result;

@@ -70,16 +70,22 @@ std::optional<DeviceMemory::Allocation> DeviceMemory::find(std::uint64_t address
   const auto range = ranges_.describe(address);
   if (!range || range->kind != wire::MemoryKind::kAlloc) return std::nullopt;
   if (!range->is_shared_block) {
-    return Allocation{range->start, range->bytes, range->device, range->context,
-                      range->identifier << 32};
+    return Allocation{
+        range->start, range->bytes, range->device, range->context, range->identifier << 32,
+        nullptr,      true};
   }
   const std::lock_guard lock(mutex_);
   const auto it = small_.find(range->context);
   if (it == small_.end()) return std::nullopt;
   const auto small = it->second.find(address);
   if (!small) return std::nullopt;
-  return Allocation{small->address, small->bytes, range->device, range->context,
-                    range->identifier << 32 | small->identifier};
+  return Allocation{small->address,
+                    small->bytes,
+                    range->device,
+                    range->context,
+                    range->identifier << 32 | small->identifier,
+                    nullptr,
+                    true};
 }
 
 std::optional<CUresult> DeviceMemory::free(std::uint64_t address) {
@@ -130,6 +136,7 @@ void DeviceMemory::release_now(std::uint64_t address) {
 }
 
 void DeviceMemory::drop_range(std::uint64_t start, CUdevice device) {
+  if (hooks_.still_shared(start)) return ranges_.hide(start);
   std::size_t freed = 0;
   auto range = ranges_.remove(start, &freed);
   if (range) pager_.release(std::move(range));

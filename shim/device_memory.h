@@ -33,6 +33,9 @@ class DeviceMemory {
     void (*memory_missing)() noexcept;
     /// Something was freed.
     void (*freed)() noexcept;
+    /// Other processes have the range that begins there: it stays, hidden from the job, until
+    /// drop_range is called again.
+    bool (*still_shared)(std::uint64_t range) noexcept;
   };
 
   DeviceMemory(RangeTable& ranges, Pager& pager, Devices& devices, Hooks hooks) noexcept
@@ -52,6 +55,7 @@ class DeviceMemory {
     CUcontext context;         ///< null: of no context
     std::uint64_t identifier;  ///< unique in this process, never reused
     CUmemoryPool pool = nullptr;
+    bool is_ipc_capable = false;  ///< cuIpcGetMemHandle takes it
   };
   /// The allocation that `address` lies in.
   std::optional<Allocation> find(std::uint64_t address);

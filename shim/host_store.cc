@@ -59,6 +59,20 @@ bool HostStore::add_slab(std::size_t bytes, CUcontext current) {
   return true;
 }
 
+HostSlab* HostStore::adopt(SlabSource::Slab received) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& slab : slabs_) {
+    if (slab->id == received.id) return slab.get();
+  }
+  auto slab = std::make_unique<HostSlab>();
+  slab->id = received.id;
+  slab->bytes = received.bytes;
+  slab->address = map_slab(received);
+  if (slab->address == nullptr) return nullptr;
+  slabs_.push_back(std::move(slab));
+  return slabs_.back().get();
+}
+
 void HostStore::register_slab(HostSlab& slab, CUcontext current) {
   const CUresult result =
       driver.cuMemHostRegister_v2(slab.address, slab.bytes, CU_MEMHOSTREGISTER_PORTABLE);

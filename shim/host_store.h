@@ -58,6 +58,10 @@ class HostStore {
   std::optional<HostSpan> take(std::size_t bytes, CUcontext current);
   void put(const HostSpan& span);
 
+  /// Takes over a slab whose memory is all in use: of a process that is dead. Null: it can't be
+  /// mapped. A slab that came before is the same one.
+  HostSlab* adopt(SlabSource::Slab slab);
+
   /// Registers again what is registered nowhere (after forget_context). The context must be
   /// current.
   void ensure_registered(const HostSpan& span, CUcontext current);

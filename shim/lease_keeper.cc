@@ -215,6 +215,7 @@ bool LeaseKeeper::load_some(std::uint64_t* pause) {
 std::uint64_t LeaseKeeper::step_loading() {
   std::uint64_t pause = 0;
   if (!load_some(&pause)) return pause;
+  if (!parts_.ranges.has_all_imports()) return kForever;  // its owner hands it out when it has it
   send_loaded();
   state_ = State::kLoaded;
   return kForever;
@@ -391,6 +392,7 @@ void LeaseKeeper::connection_lost() {
       break;
     case State::kLoading:
     case State::kLoaded:
+      parts_.pager.finish_loads(&load_figures_);  // nothing stays on its way until the next lease
       state_ = State::kNone;
       held_mask_ = 0;
       break;

@@ -77,6 +77,12 @@ class LeaseKeeper {
   void go_alone();
 
   State state() const noexcept { return state_; }
+  /// Agent: memory of other processes may be mapped here, and they may have ours.
+  bool may_map() const noexcept {
+    return state_ == State::kLoading || state_ == State::kLoaded || state_ == State::kHeld;
+  }
+  /// Agent: no lease, and nothing that was submitted is running.
+  bool is_at_rest() const noexcept { return state_ == State::kNone && is_quiet(); }
   wire::Epoch held() const noexcept;
 
  private:

@@ -3,7 +3,6 @@
 #include "shim/counted.h"
 #include "shim/gate.h"
 #include "shim/guarded.h"
-#include "shim/log.h"
 #include "shim/process.h"
 
 /// The cuMemAlloc family (CUDA driver API reference, "Memory Management").
@@ -11,7 +10,6 @@
 namespace plexrl::shim {
 namespace {
 
-constexpr const char* kFile = "memory";
 /// What the driver's cuMemAllocPitch aligns rows to on every device so far.
 constexpr std::size_t kPitchAlignment = 512;
 
@@ -151,18 +149,6 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
     gate.leave();
     // The attribute belongs to the mapping and would be lost with it.
     if (result == CUDA_SUCCESS) note_exclusive("attribute SYNC_MEMOPS set on memory");
-    return result;
-  });
-}
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept {
-  return guarded([&] {
-    const CUresult result = driver.cuIpcGetMemHandle(pHandle, dptr);
-    static constinit std::atomic<bool> told{false};
-    if (result != CUDA_SUCCESS && is_ours(dptr) && !told.exchange(true)) {
-      PLEXRL_WARN(kFile, "cuIpcGetMemHandle does not work on shared memory yet result=%d",
-                  static_cast<int>(result));
-    }
     return result;
   });
 }

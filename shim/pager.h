@@ -88,10 +88,27 @@ class Pager {
                             const std::vector<CUmemAccessDesc>& access);
 
   /// Calls `use` for each chunk of the range that begins at `range`: offset, bytes, driver's
-  /// handle. Errors: the first of `use`; NOT_READY where a chunk is not in HBM.
+  /// handle. Errors: the first of `use`; NOT_READY where a chunk is not in HBM, and for the agent,
+  /// which may not wait for its own moves, while some are in flight.
   CUresult with_chunks(
       std::uint64_t range,
-      const std::function<CUresult(std::size_t, std::size_t, CUmemGenericAllocationHandle)>& use);
+      const std::function<CUresult(std::size_t, std::size_t, CUmemGenericAllocationHandle)>& use,
+      bool may_wait = true);
+
+  // Memory of another process (sharing.h), chunk by chunk; the claim is of one chunk. Agent only.
+  /// Maps what `fd` stands for as the chunk. False: the chunk is as it was.
+  bool map_imported(const RangeTable::Claim& claim, int fd);
+  /// Unmaps chunks of an imported range and lets their handles go. Nothing of this process may be
+  /// running.
+  void unmap_imported(std::uint64_t range, std::size_t first, std::size_t count);
+  /// What an imported range has in HBM stays, `parked` (by chunk) has the bytes of the rest; from
+  /// now on this process owns it.
+  void adopt(std::uint64_t range, const std::map<std::size_t, HostSpan>& parked);
+
+  /// Told of each evicted chunk of a range with an export_id: where its bytes are, empty if it has
+  /// none. Set before use.
+  using OnParked = std::function<void(std::uint64_t export_id, std::size_t chunk, const HostSpan&)>;
+  void set_on_parked(OnParked on_parked) { on_parked_ = std::move(on_parked); }
 
   /// Before `context` may end: takes the pager's stream and registrations off it. The pager stays
   /// out of every context until the returned lock is let go.
@@ -136,6 +153,8 @@ class Pager {
   // Mappings: at the range's own addresses and at every alias (pager_map.cc).
   /// Creates the chunk's memory and maps it everywhere. Leaves nothing behind on an error.
   CUresult map_chunk(Range& range, Chunk& chunk, LoadFigures* figures);
+  /// Maps the chunk's handle everywhere; on an error nowhere.
+  CUresult map_handle(const Range& range, const Chunk& chunk);
   /// Unmaps it everywhere and releases it; on an error it is mapped as before.
   CUresult unmap_chunk(Range& range, Chunk& chunk);
   /// Access to chunks [first, first + count), which are mapped, as each mapping has it.
@@ -156,6 +175,7 @@ class Pager {
   Contexts& contexts_;
   std::mutex mutex_;
   std::map<CUdevice, Lane> lanes_;
+  OnParked on_parked_;
   std::mutex devices_mutex_;  ///< of the two maps below; never held in a driver call
   std::map<CUdevice, std::vector<CUdevice>> peers_;
   std::map<CUdevice, CUmemAllocationProp> properties_;

@@ -37,13 +37,14 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
 void Pager::start_eviction(Lane& lane, const RangeTable::Claim& claim, EvictFigures* figures) {
   Chunk& chunk = claim.range->chunks[claim.first];
   if (!chunk.written) return end_eviction(claim, CUDA_SUCCESS, figures);
-  const auto span = store_.take(chunk.bytes, lane.context);
-  if (!span) {
+  if (!chunk.host) {
+    if (const auto span = store_.take(chunk.bytes, lane.context)) chunk.host = *span;
+  }
+  if (!chunk.host) {
     PLEXRL_WARN(kFile, "no host memory for a chunk of %zu bytes, it stays in HBM", chunk.bytes);
     figures->failed = true;
     return settle(claim, claim.first, ChunkState::kResident);
   }
-  chunk.host = *span;
   store_.ensure_registered(chunk.host, lane.context);
   CUresult result = CUDA_SUCCESS;
   {
@@ -95,6 +96,9 @@ void Pager::end_eviction(const RangeTable::Claim& claim, CUresult copied, EvictF
     PLEXRL_ERROR(kFile, "context failed result=%d, giving up %zu bytes", static_cast<int>(copied),
                  bytes);
     chunk.written = false;
+  }
+  if (claim.range->export_id != 0 && on_parked_) {
+    on_parked_(claim.range->export_id, claim.first, chunk.host);
   }
   figures->freed_bytes += bytes;
   (keeps_copy ? figures->moved_bytes : figures->untouched_bytes) += bytes;

@@ -145,6 +145,9 @@ Pager::Progress Pager::end_load(const RangeTable::Claim& claim, CUresult result)
   }
   for (std::size_t i = claim.first; i < claim.first + claim.count; ++i) {
     Chunk& chunk = claim.range->chunks[i];
+    // The copy of what is shared stays until it is evicted again: if we die before others have it
+    // mapped they get it from there.
+    if (claim.range->export_id != 0) continue;
     store_.put(chunk.host);
     chunk.host = {};
   }

@@ -29,6 +29,14 @@ CUresult Pager::map_chunk(Range& range, Chunk& chunk, LoadFigures* figures) {
     if (created != CUDA_SUCCESS) return created;
   }
   const AddElapsed map(&figures->map_ns);
+  const CUresult result = map_handle(range, chunk);
+  if (result == CUDA_SUCCESS) return result;
+  driver.cuMemRelease(chunk.handle);
+  chunk.handle = 0;
+  return result;
+}
+
+CUresult Pager::map_handle(const Range& range, const Chunk& chunk) {
   CUresult result = driver.cuMemMap(range.start + chunk.offset, chunk.bytes, 0, chunk.handle, 0);
   std::size_t aliases = 0;
   while (result == CUDA_SUCCESS && aliases < range.aliases.size()) {
@@ -44,9 +52,6 @@ CUresult Pager::map_chunk(Range& range, Chunk& chunk, LoadFigures* figures) {
     driver.cuMemUnmap(range.start + chunk.offset, chunk.bytes);
     break;
   }
-  if (result == CUDA_SUCCESS) return result;
-  driver.cuMemRelease(chunk.handle);
-  chunk.handle = 0;
   return result;
 }
 
@@ -192,6 +197,76 @@ CUresult Pager::apply_access(const RangeTable::Claim& claim) {
   return result;
 }
 
+// ---- memory of other processes
+
+bool Pager::map_imported(const RangeTable::Claim& claim, int fd) {
+  const RelaxedCapture relaxed;
+  Range& range = *claim.range;
+  Chunk& chunk = range.chunks[claim.first];
+  CUresult result = driver.cuMemImportFromShareableHandle(
+      &chunk.handle, reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result == CUDA_SUCCESS) {
+    result = map_handle(range, chunk);
+    if (result == CUDA_SUCCESS) {
+      result = give_access(range, claim.first, 1);
+      if (result != CUDA_SUCCESS) unmap_chunk(range, chunk);
+    } else {
+      driver.cuMemRelease(chunk.handle);
+    }
+  }
+  if (result != CUDA_SUCCESS) {
+    chunk.handle = 0;
+    PLEXRL_WARN(kFile, "can't map memory of another process address=0x%llx result=%d, trying again",
+                static_cast<unsigned long long>(claim.start()), static_cast<int>(result));
+  }
+  settle(claim, claim.first,
+         result == CUDA_SUCCESS ? ChunkState::kResident : ChunkState::kUnbacked);
+  return result == CUDA_SUCCESS;
+}
+
+void Pager::unmap_imported(std::uint64_t range, std::size_t first, std::size_t count) {
+  auto claim = ranges_.claim_all(range);
+  if (!claim) return;
+  if (claim->range->backing != Backing::kImported) return settle_back(*claim, 0);
+  const RelaxedCapture relaxed;
+  std::vector<ChunkState> states = claim->came_from;
+  for (std::size_t i = first; i < std::min(first + count, claim->count); ++i) {
+    if (states[i] != ChunkState::kResident) continue;
+    const CUresult result = unmap_chunk(*claim->range, claim->range->chunks[i]);
+    if (result == CUDA_SUCCESS) {
+      states[i] = ChunkState::kUnbacked;
+    } else {
+      PLEXRL_WARN(kFile, "can't unmap memory of another process result=%d",
+                  static_cast<int>(result));
+    }
+  }
+  for (std::size_t i = 0; i < claim->count; ++i) settle(*claim, i, states[i]);
+}
+
+void Pager::adopt(std::uint64_t range, const std::map<std::size_t, HostSpan>& parked) {
+  auto claim = ranges_.claim_all(range);
+  if (!claim) {
+    for (const auto& [chunk, span] : parked) store_.put(span);
+    return;
+  }
+  std::vector<ChunkState> states = claim->came_from;
+  auto& chunks = claim->range->chunks;
+  for (std::size_t i = 0; i < claim->count; ++i) {
+    const auto bytes = parked.find(i);
+    if (states[i] == ChunkState::kResident) {
+      chunks[i].written = true;
+      if (bytes != parked.end()) store_.put(bytes->second);
+    } else if (bytes != parked.end()) {
+      states[i] = ChunkState::kHost;
+      chunks[i].host = bytes->second;
+      chunks[i].written = true;
+    }
+  }
+  ranges_.adopt(*claim);
+  for (std::size_t i = 0; i < claim->count; ++i) settle(*claim, i, states[i]);
+}
+
 // ---- aliases
 
 CUresult Pager::add_alias(std::uint64_t range, std::uint64_t start) {
@@ -220,9 +295,10 @@ CUresult Pager::add_alias(std::uint64_t range, std::uint64_t start) {
 
 CUresult Pager::with_chunks(
     std::uint64_t range,
-    const std::function<CUresult(std::size_t, std::size_t, CUmemGenericAllocationHandle)>& use) {
-  auto claim = ranges_.claim_all(range);
-  if (!claim) return CUDA_ERROR_INVALID_VALUE;
+    const std::function<CUresult(std::size_t, std::size_t, CUmemGenericAllocationHandle)>& use,
+    bool may_wait) {
+  auto claim = ranges_.claim_all(range, may_wait);
+  if (!claim) return may_wait ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_READY;
   CUresult result = CUDA_SUCCESS;
   for (std::size_t i = 0; i < claim->count && result == CUDA_SUCCESS; ++i) {
     const Chunk& chunk = claim->range->chunks[i];

@@ -54,6 +54,15 @@ void wake_agent() noexcept {
   if (Process* const process = Process::started()) process->agent.notify();
 }
 
+bool still_shared(std::uint64_t range) noexcept {
+  Process* const process = Process::started();
+  try {
+    return process != nullptr && process->sharing.still_shared(range);
+  } catch (...) {
+    return true;  // better a range too many than bytes that another process misses
+  }
+}
+
 void say_exiting() {
   if (Process* const process = Process::started()) process->agent.say_exiting();
 }
@@ -118,9 +127,11 @@ Process::Process(Identity identity, Client::Dial dial)
       devices(client),
       store(&client),
       pager(ranges(), store, contexts()),
-      memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent}),
+      memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent, &still_shared}),
       pools(memory, devices, &nothing_runs),
-      vmm(ranges(), pager, memory, devices),
+      sharing({client, devices, ranges(), pager, store, memory, &wake_agent}),
+      ipc(sharing),
+      vmm(pager, memory, sharing),
       keeper({client, devices, ranges(), pager, gate, activity(),
               [this] {
                 memory.release_deferred();
@@ -128,11 +139,12 @@ Process::Process(Identity identity, Client::Dial dial)
               },
               [this] { pools.at_rest(); }}),
       reporter(client, devices, ranges(), unpageable),
-      agent({client, devices, keeper, reporter, ranges()}) {}
+      agent({client, devices, keeper, reporter, ranges(), sharing}) {}
 
 std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
   if (const auto found = memory.find(address)) return found;
-  return pools.find(address);
+  if (const auto found = pools.find(address)) return found;
+  return ipc.find(address);
 }
 
 Client::Handshake Process::join(wire::Error* why) {

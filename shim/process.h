@@ -6,10 +6,12 @@
 #include "shim/device_memory.h"
 #include "shim/devices.h"
 #include "shim/host_store.h"
+#include "shim/ipc_mappings.h"
 #include "shim/lease_keeper.h"
 #include "shim/memory_report.h"
 #include "shim/pager.h"
 #include "shim/pools.h"
+#include "shim/sharing.h"
 #include "shim/unpageable.h"
 #include "shim/vmm.h"
 
@@ -53,6 +55,8 @@ class Process {
   Unpageable unpageable;
   DeviceMemory memory;
   Pools pools;
+  Sharing sharing;
+  IpcMappings ipc;
   Vmm vmm;
   LeaseKeeper keeper;
   MemoryReporter reporter;

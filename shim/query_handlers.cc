@@ -43,8 +43,9 @@ CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr pt
       return put<std::size_t>(data, allocation.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put<unsigned char>(data, 1);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put<unsigned char>(data, allocation.is_ipc_capable ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return put<unsigned char>(data, 0);

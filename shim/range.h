@@ -42,7 +42,7 @@ struct Chunk {
 /// Who gives a range its physical memory.
 enum class Backing : std::uint8_t {
   kOwnChunks,  ///< cuMemCreate by this process's pager
-  kImported,   ///< handles of another process (later)
+  kImported,   ///< handles of another process, through the node manager (sharing.h)
 };
 
 /// Another place where the job has mapped a range: the range's own addresses are then ours alone.
@@ -62,6 +62,8 @@ struct Range {
   Backing backing = Backing::kOwnChunks;
   std::uint32_t owners = 1;      ///< processes that hold it
   bool is_shared_block = false;  ///< small allocations are inside
+  bool is_hidden = false;        ///< freed by the job; stays as long as other processes have it
+  std::uint64_t export_id = 0;   ///< its name to other processes; 0: none
   std::uint64_t identifier = 0;  ///< unique in this process, never reused
   std::vector<Chunk> chunks;
   /// Of devices beside its own. Changed only by who has claimed every chunk

@@ -67,9 +67,41 @@ CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t byt
                              bool is_shared_block, Range** out, wire::MemoryKind kind,
                              const CUmemAllocationProp* properties) {
   auto range = std::make_unique<Range>();
-  std::unique_lock lock(mutex_);
   range->bytes = bytes;
-  range->mapped_bytes = round_up(bytes, granularity_);
+  range->mapped_bytes = mapped_size(bytes);
+  range->device = device;
+  range->context = context;
+  range->kind = kind;
+  if (properties != nullptr) range->properties = *properties;
+  range->is_shared_block = is_shared_block;
+  std::size_t unit = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    unit = is_one_piece(*range) ? range->mapped_bytes : chunk_bytes_;
+  }
+  return place(std::move(range), unit, out);
+}
+
+CUresult RangeTable::reserve_import(CUdevice device, std::size_t bytes, std::size_t chunk_bytes,
+                                    const std::vector<CUmemAccessDesc>& access, Range** out) {
+  auto range = std::make_unique<Range>();
+  range->bytes = bytes;
+  range->mapped_bytes = bytes;
+  range->device = device;
+  range->kind = wire::MemoryKind::kIpc;
+  range->backing = Backing::kImported;
+  range->access = access;
+  return place(std::move(range), chunk_bytes, out);
+}
+
+CUresult RangeTable::place(std::unique_ptr<Range> range, std::size_t chunk_bytes, Range** out) {
+  for (std::size_t offset = 0; offset < range->mapped_bytes; offset += chunk_bytes) {
+    Chunk chunk;
+    chunk.offset = offset;
+    chunk.bytes = std::min(chunk_bytes, range->mapped_bytes - offset);
+    range->chunks.push_back(chunk);
+  }
+  std::unique_lock lock(mutex_);
   auto start = arena_.take(range->mapped_bytes);
   while (!start) {
     lock.unlock();
@@ -79,23 +111,33 @@ CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t byt
     start = arena_.take(range->mapped_bytes);
   }
   range->start = *start;
-  range->device = device;
-  range->context = context;
-  range->kind = kind;
-  if (properties != nullptr) range->properties = *properties;
-  range->is_shared_block = is_shared_block;
   range->identifier = next_identifier_++;
-  const std::size_t unit = is_one_piece(*range) ? range->mapped_bytes : chunk_bytes_;
-  for (std::size_t offset = 0; offset < range->mapped_bytes; offset += unit) {
-    Chunk chunk;
-    chunk.offset = offset;
-    chunk.bytes = std::min(unit, range->mapped_bytes - offset);
-    range->chunks.push_back(chunk);
-  }
   totals_of(*range).unbacked += range->mapped_bytes;
   *out = range.get();
   ranges_.emplace(range->start, std::move(range));
   return CUDA_SUCCESS;
+}
+
+Range* RangeTable::at(std::uint64_t start) const {
+  const auto it = ranges_.find(start);
+  return it == ranges_.end() ? nullptr : it->second.get();
+}
+
+std::optional<RangeTable::Layout> RangeTable::layout(std::uint64_t start) const {
+  const std::lock_guard lock(mutex_);
+  const Range* const range = at(start);
+  if (range == nullptr) return std::nullopt;
+  return Layout{range->device, range->mapped_bytes, range->chunks[0].bytes, range->chunks.size()};
+}
+
+void RangeTable::set_export(std::uint64_t start, std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  if (Range* const range = at(start)) range->export_id = id;
+}
+
+void RangeTable::hide(std::uint64_t start) {
+  const std::lock_guard lock(mutex_);
+  if (Range* const range = at(start)) range->is_hidden = true;
 }
 
 std::optional<RangeTable::Description> RangeTable::describe(std::uint64_t address) const {
@@ -103,7 +145,7 @@ std::optional<RangeTable::Description> RangeTable::describe(std::uint64_t addres
   auto it = ranges_.upper_bound(address);
   if (it == ranges_.begin()) return std::nullopt;
   const Range& range = *std::prev(it)->second;
-  if (address >= range.start + range.bytes) return std::nullopt;
+  if (range.is_hidden || address >= range.start + range.bytes) return std::nullopt;
   return Description{range.start,      range.bytes,           range.device, range.context,
                      range.identifier, range.is_shared_block, range.kind};
 }
@@ -153,6 +195,7 @@ std::optional<RangeTable::Claim> RangeTable::claim_missing(CUdevice device, std:
   const std::lock_guard lock(mutex_);
   for (auto& [start, range] : ranges_) {
     if (range->device != device || (only != nullptr && range.get() != only)) continue;
+    if (range->backing == Backing::kImported) continue;
     auto& chunks = range->chunks;
     const auto first = std::find_if(chunks.begin(), chunks.end(),
                                     [](const Chunk& chunk) { return is_missing(chunk.state); });
@@ -173,7 +216,7 @@ std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::u
   const std::lock_guard lock(mutex_);
   std::vector<Claim> victims;
   for (auto& [start, range] : ranges_) {
-    if (range->device != device) continue;
+    if (range->device != device || range->backing == Backing::kImported) continue;
     for (std::size_t i = 0; i < range->chunks.size(); ++i) {
       if (range->chunks[i].state != ChunkState::kResident) continue;
       victims.push_back({range.get(), i, 1, {ChunkState::kResident}});
@@ -193,13 +236,14 @@ std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::u
   return victims;
 }
 
-std::optional<RangeTable::Claim> RangeTable::claim_all(std::uint64_t start) {
+std::optional<RangeTable::Claim> RangeTable::claim_all(std::uint64_t start, bool may_wait) {
   std::unique_lock lock(mutex_);
   while (true) {
     const auto it = ranges_.find(start);
     if (it == ranges_.end()) return std::nullopt;
     Range& range = *it->second;
     if (range.claims != 0) {
+      if (!may_wait) return std::nullopt;
       settled_.wait(lock);
       continue;
     }
@@ -210,6 +254,53 @@ std::optional<RangeTable::Claim> RangeTable::claim_all(std::uint64_t start) {
     }
     return claim;
   }
+}
+
+std::optional<RangeTable::Claim> RangeTable::claim_one(std::uint64_t start, std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  Range* const range = at(start);
+  if (range == nullptr || index >= range->chunks.size()) return std::nullopt;
+  Chunk& chunk = range->chunks[index];
+  if (chunk.state != ChunkState::kUnbacked) return std::nullopt;
+  move(*range, chunk, ChunkState::kMoving);
+  return Claim{range, index, 1, {ChunkState::kUnbacked}};
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> RangeTable::unbacked_run(
+    std::uint64_t start, std::size_t most) const {
+  const std::lock_guard lock(mutex_);
+  const Range* const range = at(start);
+  if (range == nullptr) return std::nullopt;
+  const auto& chunks = range->chunks;
+  std::size_t first = 0;
+  while (first < chunks.size() && chunks[first].state != ChunkState::kUnbacked) ++first;
+  std::size_t count = 0;
+  while (first + count < chunks.size() && count < most &&
+         chunks[first + count].state == ChunkState::kUnbacked) {
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return std::pair{first, count};
+}
+
+void RangeTable::adopt(const Claim& claim) {
+  const std::lock_guard lock(mutex_);
+  Range& range = *claim.range;
+  range.backing = Backing::kOwnChunks;
+  if (range.doomed) return;
+  // All of it is claimed, so all of it counts as moving.
+  totals_of(range).moving -= range.mapped_bytes;
+  range.kind = wire::MemoryKind::kVmm;
+  totals_of(range).moving += range.mapped_bytes;
+}
+
+bool RangeTable::has_all_imports() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, totals] : totals_) {
+    if (key.second != wire::MemoryKind::kIpc) continue;
+    if (totals.unbacked + totals.moving != 0) return false;
+  }
+  return true;
 }
 
 std::unique_ptr<Range> RangeTable::settle(const Claim& claim, std::size_t index, ChunkState state) {
@@ -278,7 +369,7 @@ RangeTable::Totals RangeTable::totals(CUdevice device) const {
   const std::lock_guard lock(mutex_);
   Totals sum;
   for (const auto& [key, totals] : totals_) {
-    if (key.first != device) continue;
+    if (key.first != device || key.second == wire::MemoryKind::kIpc) continue;
     sum.resident += totals.resident;
     sum.host += totals.host;
     sum.unbacked += totals.unbacked;

@@ -67,6 +67,23 @@ class RangeTable {
                    Range** out, wire::MemoryKind kind = wire::MemoryKind::kAlloc,
                    const CUmemAllocationProp* properties = nullptr);
 
+  /// The same for memory of another process, in chunks as its owner has them: `access` beside the
+  /// device's own. Never charged.
+  CUresult reserve_import(CUdevice device, std::size_t bytes, std::size_t chunk_bytes,
+                          const std::vector<CUmemAccessDesc>& access, Range** out);
+
+  /// How the range that begins at `start` is cut; none without one.
+  struct Layout {
+    CUdevice device;
+    std::size_t bytes;
+    std::size_t chunk_bytes;
+    std::size_t chunks;
+  };
+  std::optional<Layout> layout(std::uint64_t start) const;
+  void set_export(std::uint64_t start, std::uint64_t id);
+  /// From now on `describe` does not know the range.
+  void hide(std::uint64_t start);
+
   std::optional<Description> describe(std::uint64_t address) const;
   std::vector<std::uint64_t> starts_of(CUcontext context) const;
   std::vector<std::uint64_t> starts_on(CUdevice device) const;
@@ -88,8 +105,19 @@ class RangeTable {
   std::vector<Claim> claim_victims(CUdevice device, std::uint64_t bytes);
 
   /// Every chunk of the range that begins at `start`, whatever its state: what is mapped where can
-  /// be changed meanwhile. Waits for the moves in flight. None: no range begins there.
-  std::optional<Claim> claim_all(std::uint64_t start);
+  /// be changed meanwhile. Waits for the moves in flight; with `may_wait` false, which it is for
+  /// whoever makes them, none while there are some. None: no range begins there.
+  std::optional<Claim> claim_all(std::uint64_t start, bool may_wait = true);
+
+  /// Chunk `index` of the range that begins at `start`, if it has no memory.
+  std::optional<Claim> claim_one(std::uint64_t start, std::size_t index);
+  /// First and number of the next run of chunks without memory, at most `most`.
+  std::optional<std::pair<std::size_t, std::size_t>> unbacked_run(std::uint64_t start,
+                                                                  std::size_t most) const;
+  /// An imported range, all of it claimed, becomes our own.
+  void adopt(const Claim& claim);
+  /// Whether every chunk that other processes own is mapped here.
+  bool has_all_imports() const;
 
   /// Ends a claim on one chunk. Returns the range if it was doomed and this was the last claim.
   [[nodiscard]] std::unique_ptr<Range> settle(const Claim& claim, std::size_t index,
@@ -111,6 +139,7 @@ class RangeTable {
   void note_gate_open();
   void note_use(std::uint64_t address);
 
+  /// Of what this process owns: imports are not in it.
   Totals totals(CUdevice device) const;
   Totals totals(CUdevice device, wire::MemoryKind kind) const;
   std::uint64_t charged_bytes(CUdevice device) const;
@@ -120,6 +149,8 @@ class RangeTable {
   static std::uint64_t& bucket(Totals& totals, ChunkState state);
   void move(Range& range, Chunk& chunk, ChunkState to);
   CUresult grow(std::size_t bytes);
+  CUresult place(std::unique_ptr<Range> range, std::size_t chunk_bytes, Range** out);
+  Range* at(std::uint64_t start) const;
 
   mutable std::mutex mutex_;
   std::condition_variable settled_;  ///< a range has no claims any more

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "shim/contexts.h"
+
 namespace plexrl::shim {
 namespace {
 
@@ -64,9 +66,44 @@ CUresult Vmm::create(CUdevice device, std::size_t bytes, const CUmemAllocationPr
   if (result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(mutex_);
   const CUmemGenericAllocationHandle handle = kFirstHandle + next_number_++;
-  objects_[handle] = {properties, device, bytes, range, 1, 0};
+  objects_[handle] = {properties, device, bytes, range, 1, 0, false};
   *out = handle;
   return CUDA_SUCCESS;
+}
+
+CUresult Vmm::import(const Capability& capability, CUmemGenericAllocationHandle* out) {
+  const std::lock_guard operation(operations_);
+  if (const auto own = sharing_.own_range(capability.id)) {
+    const std::lock_guard lock(mutex_);
+    for (auto& [handle, object] : objects_) {
+      if (object.range != *own) continue;
+      ++object.uses;
+      *out = handle;
+      return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;  // memory of cuMemAlloc
+  }
+  const auto current = current_context();
+  Sharing::Imported imported{};
+  const CUresult result =
+      sharing_.import(capability, current ? current->device : CU_DEVICE_INVALID, &imported);
+  if (result != CUDA_SUCCESS) return result;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {imported.device}};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const std::lock_guard lock(mutex_);
+  const CUmemGenericAllocationHandle handle = kFirstHandle + next_number_++;
+  objects_[handle] = {properties, imported.device, capability.bytes, imported.range, 1, 0, true};
+  *out = handle;
+  return CUDA_SUCCESS;
+}
+
+std::optional<std::uint64_t> Vmm::range_of(CUmemGenericAllocationHandle handle) {
+  const std::lock_guard lock(mutex_);
+  const auto it = objects_.find(handle);
+  if (it == objects_.end()) return std::nullopt;
+  return it->second.range;
 }
 
 bool Vmm::is_ours(CUmemGenericAllocationHandle handle) {
@@ -106,17 +143,15 @@ std::optional<CUresult> Vmm::retain(std::uint64_t address, CUmemGenericAllocatio
 
 /// Memory goes when neither a handle nor a mapping is left.
 void Vmm::drop_if_unused(CUmemGenericAllocationHandle handle) {
-  std::uint64_t range = 0;
-  CUdevice device = 0;
+  Object gone{};
   {
     const std::lock_guard lock(mutex_);
     const auto it = objects_.find(handle);
     if (it == objects_.end() || it->second.uses != 0 || it->second.mappings != 0) return;
-    range = it->second.range;
-    device = it->second.device;
+    gone = it->second;
     objects_.erase(it);
   }
-  memory_.drop_range(range, device);
+  gone.is_import ? sharing_.close(gone.range) : memory_.drop_range(gone.range, gone.device);
 }
 
 // ---- mappings

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "shim/device_memory.h"
-#include "shim/devices.h"
 #include "shim/pager.h"
 #include "shim/range_table.h"
+#include "shim/sharing.h"
 
 namespace plexrl::shim {
 
@@ -28,8 +28,8 @@ namespace plexrl::shim {
 /// is held while moves in flight are waited for; `mutex_` covers the tables only.
 class Vmm {
  public:
-  Vmm(RangeTable& ranges, Pager& pager, DeviceMemory& memory, Devices& devices) noexcept
-      : ranges_(ranges), pager_(pager), memory_(memory), devices_(devices) {}
+  Vmm(Pager& pager, DeviceMemory& memory, Sharing& sharing) noexcept
+      : pager_(pager), memory_(memory), sharing_(sharing) {}
 
   // Addresses, which the driver has reserved.
   void reserved(std::uint64_t start, std::size_t bytes);
@@ -40,7 +40,11 @@ class Vmm {
   /// Errors: CUDA_ERROR_OUT_OF_MEMORY beyond the promise.
   CUresult create(CUdevice device, std::size_t bytes, const CUmemAllocationProp& properties,
                   CUmemGenericAllocationHandle* out);
+  /// A handle for memory that another process of the job, or this one, has offered.
+  CUresult import(const Capability& capability, CUmemGenericAllocationHandle* out);
   bool is_ours(CUmemGenericAllocationHandle handle);
+  /// Where the pager has the handle's memory.
+  std::optional<std::uint64_t> range_of(CUmemGenericAllocationHandle handle);
   std::optional<CUresult> release(CUmemGenericAllocationHandle handle);
   /// One more use of the handle that is mapped at `address`.
   std::optional<CUresult> retain(std::uint64_t address, CUmemGenericAllocationHandle* out);
@@ -80,6 +84,7 @@ class Vmm {
     std::uint64_t range;  ///< where the pager has it
     std::uint64_t uses;   ///< cuMemCreate and Retain, minus Release
     std::uint64_t mappings;
+    bool is_import;
   };
   struct Mapping {
     std::size_t bytes;
@@ -93,10 +98,9 @@ class Vmm {
   std::optional<std::vector<std::uint64_t>> covering(std::uint64_t address, std::size_t bytes);
   void drop_if_unused(CUmemGenericAllocationHandle handle);
 
-  RangeTable& ranges_;
   Pager& pager_;
   DeviceMemory& memory_;
-  Devices& devices_;
+  Sharing& sharing_;
   std::mutex operations_;  ///< before `mutex_`
   std::mutex mutex_;
   std::map<CUmemGenericAllocationHandle, Object> objects_;

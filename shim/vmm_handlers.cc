@@ -197,31 +197,6 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
   });
 }
 
-CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
-                                      CUmemAllocationHandleType handleType,
-                                      unsigned long long flags) noexcept {
-  return guarded([&] {
-    Process* const process = Process::started();
-    const auto properties = process != nullptr ? process->vmm.properties(handle) : std::nullopt;
-    if (properties) {
-      if (shareableHandle == nullptr || flags != 0 ||
-          (properties->requestedHandleTypes & handleType) == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      bool is_first = true;
-      const auto result = give_out(
-          handle, "device memory exported to another process",
-          [&](std::size_t, std::size_t, CUmemGenericAllocationHandle real) {
-            // One descriptor can't stand for several pieces.
-            if (!std::exchange(is_first, false)) return CUDA_ERROR_NOT_SUPPORTED;
-            return driver.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
-          });
-      if (result) return *result;
-    }
-    return driver.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
-  });
-}
-
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                             CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
                             unsigned long long flags) noexcept {

@@ -87,9 +87,12 @@ enum class Type : std::uint16_t {
   kFetchHandles,    ///< Handles, importer -> manager -> owner, no answer but kHandles
   kHandles,         ///< Handles (+ one fd a chunk), owner -> manager -> importer
   kImportClosed,    ///< ExportRef, importer -> manager: it has unmapped and released all of it
+  kExportEnded,     ///< ExportRef, owner -> manager: the memory has been freed, when nobody imports
+                    ///< it -> kExportUnused | kExportEnded (it is in use, kExportUnused follows)
   kExportUnused,    ///< ExportRef, manager -> owner: nobody imports it any more
-  kExportEnded,     ///< ExportRef, owner -> manager: the memory has been freed
-  kOwnerGone,       ///< ExportRef, manager -> importer: the owner is dead
+  kParked,  ///< Parked, owner -> manager -> importers, no answer: the chunk has been evicted, they
+            ///< let it go; with the slab's fd manager -> heir of a dead owner: it is there
+  kOwnerGone,  ///< OwnerGone, manager -> importer: the owner is dead
   // Leases.
   kWantLease = 0x300,  ///< WantLease: a thread waits at the gate (sent once until granted)
   kGrant,              ///< Grant
@@ -298,9 +301,12 @@ struct Kinds {
 };
 
 struct Export {
+  std::uint64_t id;  ///< 0: new; else, to a manager that was restarted, as it was
+  Id128 tag;         ///< likewise
   std::uint32_t gpu;
   std::uint32_t chunks;
-  std::uint64_t bytes;  ///< of all chunks: all but the last have the welcome's chunk_bytes
+  std::uint64_t bytes;        ///< of all chunks
+  std::uint64_t chunk_bytes;  ///< of all but the last
 };
 struct Exported {
   std::uint64_t id;  ///< names it on this node until the owner frees it; 0: refused
@@ -315,6 +321,7 @@ struct Imported {
   std::uint32_t chunks;
   std::uint64_t bytes;
   std::uint64_t chunk_bytes;
+  GpuUuid uuid;
 };
 struct Handles {
   std::uint64_t id;
@@ -324,6 +331,20 @@ struct Handles {
 };
 struct ExportRef {
   std::uint64_t id;
+};
+struct Parked {
+  std::uint64_t id;
+  std::uint32_t chunk;
+  std::uint32_t reserved;
+  std::uint64_t slab;  ///< 0: it has no bytes any more
+  std::uint64_t slab_bytes;
+  std::uint64_t offset;  ///< in the slab
+};
+struct OwnerGone {
+  std::uint64_t id;
+  std::uint32_t
+      is_heir;  ///< 1: this importer is the owner now; what was parked has been sent before
+  std::uint32_t reserved;
 };
 
 struct SlabRequest {

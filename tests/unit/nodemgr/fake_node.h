@@ -46,6 +46,11 @@ class FakePeer {
   void send(wire::Type type, const Body& body, std::uint64_t request = 1) {
     ASSERT_TRUE(send_packet(socket_.get(), type, request, std::as_bytes(std::span(&body, 1))).ok());
   }
+  template <typename Body>
+  void send_with_fd(wire::Type type, const Body& body, int fd) {
+    int fds[] = {fd};
+    ASSERT_TRUE(send_packet(socket_.get(), type, 0, std::as_bytes(std::span(&body, 1)), fds).ok());
+  }
   void send_empty(wire::Type type) { ASSERT_TRUE(send_packet(socket_.get(), type, 0, {}).ok()); }
   bool try_send(wire::Type type, std::span<const std::byte> body) {
     return send_packet(socket_.get(), type, 1, body).ok();
@@ -73,6 +78,7 @@ class FakePeer {
   std::uint64_t start_ticks() const;
   pid_t pid() const { return child_; }
   const std::vector<ScopedFd>& last_fds() const { return last_fds_; }
+  void drop_fds() { last_fds_.clear(); }
 
  private:
   void order_connection(const std::string& socket);

@@ -1,0 +1,232 @@
+#include "nodemgr/exports.h"
+
+#include "nodemgr/ids.h"
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 48;
+constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;
+
+bool makes_sense(const wire::Export& what) {
+  if (what.chunks == 0 || what.bytes == 0 || what.bytes > kMaxBytes || what.bytes % kUnit != 0 ||
+      what.chunk_bytes == 0 || what.chunk_bytes % kUnit != 0) {
+    return false;
+  }
+  return (what.bytes - 1) / what.chunk_bytes + 1 == what.chunks;
+}
+
+Session* living(Node& node, SessionKey id) {
+  Session* session = node.find_session(id);
+  return session != nullptr && session->client != nullptr ? session : nullptr;
+}
+
+}  // namespace
+
+bool Exports::is_for_me(wire::Type type) {
+  switch (type) {
+    case wire::Type::kExport:
+    case wire::Type::kImport:
+    case wire::Type::kFetchHandles:
+    case wire::Type::kHandles:
+    case wire::Type::kParked:
+    case wire::Type::kImportClosed:
+    case wire::Type::kExportEnded:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Exports::handle(Session& session, const Packet& packet) {
+  switch (packet.type) {
+    case wire::Type::kExport:
+      return on_export(session, packet);
+    case wire::Type::kImport:
+      return on_import(session, packet);
+    case wire::Type::kFetchHandles:
+      return on_fetch(session, packet);
+    case wire::Type::kHandles:
+      return on_handles(session, packet);
+    case wire::Type::kParked:
+      return on_parked(session, packet);
+    case wire::Type::kImportClosed:
+      return on_closed(session, packet);
+    default:
+      return on_ended(session, packet);
+  }
+}
+
+Exports::Entry* Exports::find(const Session& session, std::uint64_t id) {
+  auto it = entries_.find(id);
+  return it != entries_.end() && it->second.job == session.job->key ? &it->second : nullptr;
+}
+
+bool Exports::on_export(Session& session, const Packet& packet) {
+  wire::Export body{};
+  if (!packet.read(body) || !makes_sense(body) ||
+      session.memory.find(static_cast<int>(body.gpu)) == session.memory.end()) {
+    return false;
+  }
+  std::uint64_t id = body.id;
+  if (id == 0) {
+    // Names of earlier managers are not met again.
+    id = node_.generation << 32 | next_id_++;
+    body.tag = random_id();
+  } else if (entries_.count(id) != 0 && entries_[id].owner != session.id) {
+    return false;
+  }
+  body.id = id;
+  Entry& entry = entries_[id];
+  entry.owner = session.id;
+  entry.job = session.job->key;
+  entry.what = body;
+  session.client->send(wire::Type::kExported, packet.request, wire::Exported{id, body.tag});
+  return true;
+}
+
+bool Exports::on_import(Session& session, const Packet& packet) {
+  wire::Import body{};
+  if (!packet.read(body)) return false;
+  Entry* entry = find(session, body.id);
+  if (entry == nullptr || entry->ended || !equal_secrets(entry->what.tag, body.tag)) {
+    session.client->send_error(wire::Type::kError, packet.request, wire::kErrorUnknownType,
+                               "no such memory of this job");
+    return true;
+  }
+  entry->importers.insert(session.id);
+  wire::Imported answer{};
+  answer.gpu = entry->what.gpu;
+  answer.chunks = entry->what.chunks;
+  answer.bytes = entry->what.bytes;
+  answer.chunk_bytes = entry->what.chunk_bytes;
+  auto gpu = node_.gpus.find(static_cast<int>(entry->what.gpu));
+  if (gpu != node_.gpus.end()) answer.uuid = gpu->second.info.uuid;
+  session.client->send(wire::Type::kImported, packet.request, answer);
+  return true;
+}
+
+bool Exports::on_fetch(Session& session, const Packet& packet) {
+  wire::Handles body{};
+  if (!packet.read(body) || body.count == 0 || body.count > wire::kMaxPacketFds) return false;
+  Entry* entry = find(session, body.id);
+  if (entry == nullptr) return true;  // freed and forgotten meanwhile
+  if (entry->importers.count(session.id) == 0 || body.first >= entry->what.chunks ||
+      body.count > entry->what.chunks - body.first) {
+    return false;
+  }
+  body.importer = session.id;
+  Session* owner = living(node_, entry->owner);
+  if (owner != nullptr) owner->client->send(wire::Type::kFetchHandles, 0, body);
+  return true;
+}
+
+bool Exports::on_handles(Session& session, const Packet& packet) {
+  wire::Handles body{};
+  if (!packet.read(body) || packet.fds.size() != body.count) return false;
+  Entry* entry = find(session, body.id);
+  if (entry == nullptr || entry->owner != session.id) return true;
+  if (entry->importers.count(body.importer) == 0) return true;  // it has closed it meanwhile
+  Session* importer = living(node_, body.importer);
+  if (importer == nullptr) return true;
+  int fds[wire::kMaxPacketFds] = {};
+  for (std::size_t i = 0; i < packet.fds.size(); ++i) fds[i] = packet.fds[i].get();
+  importer->client->send(wire::Type::kHandles, 0, body, std::span(fds, packet.fds.size()));
+  return true;
+}
+
+bool Exports::on_parked(Session& session, const Packet& packet) {
+  wire::Parked body{};
+  if (!packet.read(body)) return false;
+  Entry* entry = find(session, body.id);
+  if (entry == nullptr || entry->owner != session.id) return true;
+  if (body.chunk >= entry->what.chunks) return false;
+  entry->parked.erase(body.chunk);
+  if (body.slab != 0) entry->parked[body.chunk] = {body.slab, body.offset};
+  for (SessionKey importer : entry->importers) {
+    if (Session* other = living(node_, importer)) other->client->send(wire::Type::kParked, 0, body);
+  }
+  return true;
+}
+
+void Exports::leave(std::uint64_t id, SessionKey importer) {
+  auto it = entries_.find(id);
+  if (it == entries_.end()) return;
+  Entry& entry = it->second;
+  entry.importers.erase(importer);
+  if (!entry.ended || !entry.importers.empty()) return;
+  if (Session* owner = living(node_, entry.owner)) {
+    owner->client->send(wire::Type::kExportUnused, 0, wire::ExportRef{id});
+  }
+  entries_.erase(it);
+}
+
+bool Exports::on_closed(Session& session, const Packet& packet) {
+  wire::ExportRef body{};
+  if (!packet.read(body)) return false;
+  if (find(session, body.id) != nullptr) leave(body.id, session.id);
+  return true;
+}
+
+bool Exports::on_ended(Session& session, const Packet& packet) {
+  wire::ExportRef body{};
+  if (!packet.read(body)) return false;
+  Entry* entry = find(session, body.id);
+  const bool is_used = entry != nullptr && entry->owner == session.id && !entry->importers.empty();
+  if (is_used) entry->ended = true;
+  if (entry != nullptr && entry->owner == session.id && !is_used) entries_.erase(body.id);
+  session.client->send(is_used ? wire::Type::kExportEnded : wire::Type::kExportUnused,
+                       packet.request, body);
+  return true;
+}
+
+void Exports::session_gone(const Session& session) {
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    auto next = std::next(it);
+    Entry& entry = it->second;
+    entry.importers.erase(session.id);
+    if (entry.owner == session.id) {
+      bequeath(it->first, entry, session);
+    } else if (entry.ended && entry.importers.empty()) {
+      if (Session* owner = living(node_, entry.owner)) {
+        owner->client->send(wire::Type::kExportUnused, 0, wire::ExportRef{it->first});
+      }
+      entry.owner = 0;
+    }
+    if (entry.owner == 0) entries_.erase(it);
+    it = next;
+  }
+}
+
+/// A surviving importer becomes the owner, with the slabs that hold evicted bytes.
+void Exports::bequeath(std::uint64_t id, Entry& entry, const Session& dead) {
+  entry.owner = 0;
+  Session* heir = nullptr;
+  for (SessionKey importer : entry.importers) {
+    Session* session = living(node_, importer);
+    if (session == nullptr) continue;
+    if (heir == nullptr) {
+      heir = session;
+    } else if (session != heir) {
+      session->client->send(wire::Type::kOwnerGone, 0, wire::OwnerGone{id, 0, 0});
+    }
+  }
+  if (heir == nullptr) return;
+  for (auto& [chunk, parked] : entry.parked) {
+    std::uint64_t bytes = 0;
+    int fd = node_.slabs->hand_over(parked.slab, dead.id, heir->id, &bytes);
+    if (fd < 0) continue;
+    int fds[] = {fd};
+    heir->client->send(wire::Type::kParked, 0,
+                       wire::Parked{id, chunk, 0, parked.slab, bytes, parked.offset}, fds);
+  }
+  heir->client->send(wire::Type::kOwnerGone, 0, wire::OwnerGone{id, 1, 0});
+  log_line(LogLevel::kInfo, "exports",
+           cat("the owner of shared memory is gone, pid=", heir->process.pid, " keeps it"));
+  entry.owner = heir->id;
+  entry.importers.erase(heir->id);
+}
+
+}  // namespace plexrl::nodemgr

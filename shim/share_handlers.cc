@@ -1,0 +1,139 @@
+#include "interpose/driver.h"
+#include "interpose/handlers.h"
+#include "shim/capability.h"
+#include "shim/counted.h"
+#include "shim/guarded.h"
+#include "shim/process.h"
+
+/// Memory between processes: legacy cuIpc* handles and descriptors of cuMemExportToShareableHandle.
+/// Within the job both are capabilities (capability.h); what comes from elsewhere is the driver's.
+
+namespace plexrl::shim {
+namespace {
+
+CUresult get_handle(CUipcMemHandle* out, CUdeviceptr address) {
+  Process* const process = Process::started();
+  const auto allocation = process == nullptr ? std::nullopt : process->find(address);
+  if (!allocation) return driver.cuIpcGetMemHandle(out, address);
+  // Pools and memory of others have no legacy handles, as with the bare driver.
+  if (out == nullptr || !allocation->is_ipc_capable) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = ranges().describe(address);
+  auto capability = range ? process->sharing.offer(range->start) : std::nullopt;
+  if (!capability) return CUDA_ERROR_OPERATING_SYSTEM;
+  capability->offset = allocation->start - range->start;
+  capability->bytes = allocation->bytes;
+  *out = to_handle(*capability);
+  return CUDA_SUCCESS;
+}
+
+template <typename Call>
+CUresult open_handle(interpose::Api api, CUdeviceptr* out, const CUipcMemHandle& handle,
+                     unsigned int flags, Call call) noexcept {
+  return guarded([&] {
+    const auto capability = from_handle(handle);
+    CUcontext context = nullptr;
+    CUdevice device = 0;
+    Process* const process = capability ? Process::start_with_current(&context, &device) : nullptr;
+    if (process == nullptr) {
+      return count_call({api, interpose::UnpageableKind::kIpc, 0, nullptr}, call,
+                        [&] { return *out; });
+    }
+    if (out == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::uint64_t address = 0;
+    const CUresult result = process->ipc.open(*capability, context, device, &address);
+    if (result == CUDA_SUCCESS) *out = address;
+    return result;
+  });
+}
+
+}  // namespace
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept {
+  return guarded([&] { return get_handle(pHandle, dptr); });
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle,
+                            unsigned int Flags) noexcept {
+  return open_handle(interpose::Api::cuIpcOpenMemHandle, pdptr, handle, Flags,
+                     [&] { return driver.cuIpcOpenMemHandle(pdptr, handle, Flags); });
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
+                               unsigned int Flags) noexcept {
+  return open_handle(interpose::Api::cuIpcOpenMemHandle_v2, pdptr, handle, Flags,
+                     [&] { return driver.cuIpcOpenMemHandle_v2(pdptr, handle, Flags); });
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) noexcept {
+  return guarded([&] {
+    Process* const process = Process::started();
+    if (process != nullptr && process->ipc.is_open(dptr)) {
+      const auto current = current_context();
+      bool deferred = false;
+      // A capture in progress keeps the driver from waiting; what it records names the memory
+      // later, which is the job's mistake then.
+      const CUresult earlier =
+          current ? process->memory.wait_for_outstanding(current->context, &deferred)
+                  : CUDA_SUCCESS;
+      if (const auto closed = process->ipc.close(dptr)) {
+        process->agent.notify();
+        return *closed == CUDA_SUCCESS ? earlier : *closed;
+      }
+    }
+    const std::uint64_t bytes =
+        count_remove(interpose::Api::cuIpcCloseMemHandle, interpose::UnpageableKind::kIpc, dptr);
+    const CUresult result = driver.cuIpcCloseMemHandle(dptr);
+    if (result != CUDA_SUCCESS) {
+      count_restore(interpose::Api::cuIpcCloseMemHandle, interpose::UnpageableKind::kIpc, dptr,
+                    bytes);
+    }
+    return result;
+  });
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags) noexcept {
+  return guarded([&] {
+    Process* const process = Process::started();
+    const auto range = process == nullptr ? std::nullopt : process->vmm.range_of(handle);
+    if (!range) {
+      return driver.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+    }
+    const auto properties = process->vmm.properties(handle);
+    if (shareableHandle == nullptr || flags != 0 ||
+        handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !properties ||
+        (properties->requestedHandleTypes & handleType) == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const auto capability = process->sharing.offer(*range);
+    ScopedFd fd = capability ? to_descriptor(*capability) : ScopedFd{};
+    if (!fd.valid()) return CUDA_ERROR_OPERATING_SYSTEM;
+    *static_cast<int*>(shareableHandle) = fd.release();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) noexcept {
+  return guarded([&] {
+    const auto capability =
+        shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+            ? from_descriptor(static_cast<int>(reinterpret_cast<std::uintptr_t>(osHandle)))
+            : std::nullopt;
+    Process* const process = capability ? Process::start() : nullptr;
+    if (process == nullptr) {
+      return count_call(
+          {interpose::Api::cuMemImportFromShareableHandle, interpose::UnpageableKind::kVmm, 0,
+           nullptr},
+          [&] { return driver.cuMemImportFromShareableHandle(handle, osHandle, shHandleType); },
+          [&] { return *handle; });
+    }
+    if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return process->vmm.import(*capability, handle);
+  });
+}
+
+}  // namespace plexrl::shim

@@ -1,0 +1,155 @@
+// Handles of virtual memory management between processes, as descriptors: a child maps what its
+// parent made, then the parent maps what a child made, and goes on with it after that child was
+// killed, before and after a switch.
+#include "tests/integration/programs/channel.h"
+#include "tests/integration/programs/program.h"
+
+using namespace plexrl::integration;
+
+namespace {
+
+constexpr std::size_t kBytes = 4 << 20, kWords = kBytes / 4;
+
+CUmemAllocationProp properties(CUdevice device) {
+  CUmemAllocationProp prop = {};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return prop;
+}
+
+CUdeviceptr map(CUdevice device, CUmemGenericAllocationHandle handle) {
+  CUdeviceptr address;
+  CHECK(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
+  CHECK(cuMemMap(address, kBytes, 0, handle, 0));
+  CUmemAccessDesc access = {};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CHECK(cuMemSetAccess(address, kBytes, &access, 1));
+  return address;
+}
+
+void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle) {
+  CHECK(cuCtxSynchronize());
+  CHECK(cuMemUnmap(address, kBytes));
+  CHECK(cuMemRelease(handle));
+  CHECK(cuMemAddressFree(address, kBytes));
+}
+
+CUmemGenericAllocationHandle create(CUdevice device) {
+  const CUmemAllocationProp prop = properties(device);
+  CUmemGenericAllocationHandle handle;
+  CHECK(cuMemCreate(&handle, kBytes, &prop, 0));
+  return handle;
+}
+
+void offer(Channel& channel, CUmemGenericAllocationHandle handle) {
+  int fd = -1;
+  CHECK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  channel.send_fd(fd);
+  close(fd);
+}
+
+CUmemGenericAllocationHandle import(Channel& channel) {
+  const int fd = channel.receive_fd();
+  CUmemGenericAllocationHandle handle;
+  CHECK(cuMemImportFromShareableHandle(&handle,
+                                       reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)),
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  close(fd);
+  return handle;
+}
+
+void mix(Program& program, CUdeviceptr address, unsigned add) {
+  launch(program.kernel("mix"), kWords, nullptr, address, static_cast<unsigned long long>(kWords),
+         add);
+  CHECK(cuCtxSynchronize());
+}
+
+int child(const char* socket) {
+  Program program;
+  Channel parent(socket);
+  const CUmemGenericAllocationHandle handle = import(parent);
+  const CUdeviceptr address = map(program.device(), handle);
+  print_device("child", address, kBytes);
+  mix(program, address, 1);
+  parent.tell();
+  parent.wait();  // a switch has been meanwhile, and the parent has released its own
+  print_device("child, after a switch", address, kBytes);
+  mix(program, address, 2);
+  print_device("child, alone with it", address, kBytes);
+  unmap(address, handle);
+  // Now the other way round: the parent gets ours, and we are killed.
+  const CUmemGenericAllocationHandle left[2] = {create(program.device()), create(program.device())};
+  for (unsigned i = 0; i < 2; ++i) {
+    const CUdeviceptr own = map(program.device(), left[i]);
+    CHECK(cuMemsetD32(own, 70 + i, kWords));
+    offer(parent, left[i]);
+  }
+  CHECK(cuCtxSynchronize());
+  parent.tell();
+  parent.wait();  // for ever
+  return 1;
+}
+
+/// Offers a handle, and is killed while what is behind it is away.
+int second_child(const char* socket) {
+  Program program;
+  Channel parent(socket);
+  const CUmemGenericAllocationHandle own = create(program.device());
+  CHECK(cuMemsetD32(map(program.device(), own), 90, kWords));
+  CHECK(cuCtxSynchronize());
+  offer(parent, own);
+  parent.wait();  // for ever
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  setenv("PLEXRL_TEST_BALLAST", "20971520", 1);  // the processes of the job have to fit together
+  if (argc > 2) return std::strcmp(argv[1], "child") == 0 ? child(argv[2]) : second_child(argv[2]);
+  Program program;
+  const CUmemGenericAllocationHandle handle = create(program.device());
+  const CUdeviceptr address = map(program.device(), handle);
+  CHECK(cuMemsetD32(address, 5, kWords));
+  Channel channel = Channel::to_child();
+  offer(channel, handle);
+  channel.wait();
+  program.pause();
+  print_device("parent", address, kBytes);
+  mix(program, address, 7);
+  unmap(address, handle);  // the child has it still
+  channel.tell();
+
+  CUmemGenericAllocationHandle theirs[2];
+  CUdeviceptr mapped[2];
+  for (int i = 0; i < 2; ++i) {
+    theirs[i] = import(channel);
+    mapped[i] = map(program.device(), theirs[i]);
+  }
+  channel.wait();
+  print_device("parent, of the child", mapped[0], kBytes);
+  mix(program, mapped[0], 8);
+  program.pause();  // the first time its owner brings it back
+  print_device("parent, of the child", mapped[0], kBytes);
+  mix(program, mapped[1], 9);
+  channel.kill_child();
+  mix(program, mapped[1], 10);
+
+  Channel second = Channel::to_child("second");
+  const CUmemGenericAllocationHandle last = import(second);
+  const CUdeviceptr last_mapped = map(program.device(), last);
+  mix(program, last_mapped, 11);
+  program.pause();
+  second.kill_child();
+  print_device("parent, of the second", last_mapped, kBytes);
+  mix(program, last_mapped, 12);
+  program.pause();  // now there is nobody else
+  print_device("parent, of the second", last_mapped, kBytes);
+  unmap(last_mapped, last);
+  for (int i = 0; i < 2; ++i) {
+    print_device("parent, of the dead", mapped[i], kBytes);
+    unmap(mapped[i], theirs[i]);
+  }
+}
