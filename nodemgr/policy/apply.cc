@@ -57,11 +57,13 @@ void begin_gap(Gang& gang, Instant at) {
   gang.gap_since = at;
 }
 
-void learn_rate(double& ns_per_byte, int& samples, std::int64_t bytes, Duration took) {
+void learn_rate(double& ns_per_byte, Fastest& seen, std::int64_t bytes, Duration took) {
   if (bytes < kRateSampleBytes || took <= Duration{0}) return;
-  const double sample = static_cast<double>(took.count()) / static_cast<double>(bytes);
-  if (samples++ == 0) ns_per_byte = 0;  // what was assumed
-  learn(ns_per_byte, sample);
+  const int size = static_cast<int>(seen.ns_per_byte.size());
+  seen.ns_per_byte[static_cast<std::size_t>(seen.samples++ % size)] =
+      static_cast<double>(took.count()) / static_cast<double>(bytes);
+  const auto begin = seen.ns_per_byte.begin();
+  ns_per_byte = *std::min_element(begin, begin + std::min(seen.samples, size));
 }
 
 struct Applier {
@@ -245,7 +247,7 @@ struct Applier {
     if (e.failed) memory.evict_not_before = now + state.config.load_patience;
     auto gpu = state.gpus.find(e.gpu);
     if (gpu != state.gpus.end())
-      learn_rate(gpu->second.out_ns_per_byte, gpu->second.out_samples, e.moved_bytes, e.took);
+      learn_rate(gpu->second.out_ns_per_byte, gpu->second.out_seen, e.moved_bytes, e.took);
   }
 
   void operator()(const GangLoaded& e) {
@@ -253,7 +255,7 @@ struct Applier {
     if (gang == nullptr || gang->phase != Phase::kLoading) return;
     for (auto& [index, gpu] : state.gpus) {
       if ((gang->held & gpu_bit(index)) != 0)
-        learn_rate(gpu.in_ns_per_byte, gpu.in_samples, e.moved_bytes, e.took);
+        learn_rate(gpu.in_ns_per_byte, gpu.in_seen, e.moved_bytes, e.took);
     }
     gang->waited += now - gang->loading_since;
     run(*gang, now);

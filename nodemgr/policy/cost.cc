@@ -36,7 +36,7 @@ Duration switch_cost(const State& state, const Gang& holder, const Gang& newcome
   return kHandoff + Duration(static_cast<std::int64_t>(worst + holder.drain_ns));
 }
 
-Duration round_trip_cost(const State& state, const Gang& holder, const Gang& newcomer) {
+Duration return_cost(const State& state, const Gang& newcomer) {
   double back = 0;
   for (const auto& [gpu, info] : state.gpus) {
     if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
@@ -44,8 +44,14 @@ Duration round_trip_cost(const State& state, const Gang& holder, const Gang& new
     std::int64_t out = std::max<std::int64_t>(0, missing_on(newcomer, gpu) - state.free_bytes(gpu));
     back = std::max(back, static_cast<double>(out) * (info.in_ns_per_byte + info.out_ns_per_byte));
   }
-  return switch_cost(state, holder, newcomer) + kHandoff +
-         Duration(static_cast<std::int64_t>(back));
+  return kHandoff + Duration(static_cast<std::int64_t>(back + newcomer.drain_ns));
+}
+
+Duration gap_cost(const State& state, const Gang& holder, const Gang& newcomer) {
+  const Duration there = switch_cost(state, holder, newcomer);
+  const bool has_gaps = newcomer.profile.gaps().weight() >= 1;
+  const bool is_known = has_gaps || newcomer.service > 10 * there;
+  return has_gaps || !is_known ? there : there + return_cost(state, newcomer);
 }
 
 Duration quantum(const State& state, Duration switch_cost) {

@@ -12,8 +12,12 @@ Duration load_cost(const State& state, const Gang& gang);
 /// lacks room for, load.
 Duration switch_cost(const State& state, const Gang& holder, const Gang& newcomer);
 
-/// The same, and back again to the holder: what giving away a gap costs.
-Duration round_trip_cost(const State& state, const Gang& holder, const Gang& newcomer);
+/// Time from withdrawing `newcomer`, once it runs, until the holder of before runs again.
+Duration return_cost(const State& state, const Gang& newcomer);
+
+/// What giving a gap of the holder to `newcomer` costs: the switch; and the way back, where the
+/// newcomer is known to leave no gap of its own in which it would be taken.
+Duration gap_cost(const State& state, const Gang& holder, const Gang& newcomer);
 
 /// How long a busy holder runs before it is withdrawn for a newcomer.
 Duration quantum(const State& state, Duration switch_cost);

@@ -37,8 +37,8 @@ class GapProfile {
   Class last_gap_ = -1;
 };
 
-/// How long into a gap to give the GPU away, where doing so costs `cost` of its time (the switch
-/// and the switch back) and keeping it costs the idle time: the choice that wastes the least on
+/// How long into a gap to give the GPU away, where doing so costs `cost` of its time (switching)
+/// and keeping it costs the idle time: the choice that wastes the least on
 /// average over gaps such as `gaps`, given that this one has already lasted `earliest`; never
 /// before that.
 ///

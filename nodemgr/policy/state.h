@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 
@@ -80,14 +81,21 @@ struct Gang {
   }
 };
 
+/// The fastest of the last transfers: the others were slowed by something that passes, and a cost
+/// that is taken for too high is never measured again.
+struct Fastest {
+  std::array<double, 4> ns_per_byte{};
+  int samples = 0;
+};
+
 struct Gpu {
   std::int64_t usable = 0;       ///< bytes for jobs: without reserve and without what others use
   std::int64_t departing = 0;    ///< bytes of ended processes that the driver has not freed yet
   bool frozen = false;           ///< an earlier manager's processes have not all answered yet
   double out_ns_per_byte = 0.1;  ///< until the first transfer shows it
   double in_ns_per_byte = 0.1;
-  int out_samples = 0;
-  int in_samples = 0;
+  Fastest out_seen;
+  Fastest in_seen;
 };
 
 /// Of GPU time: a team's, or a job's within its team.

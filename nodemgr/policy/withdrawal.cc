@@ -20,13 +20,13 @@ void earlier(Judgement& result, Instant at, const char* reason) {
 /// When the holder's gap is worth the switch for the waiter.
 Instant gap_release_at(const State& state, const Gang& holder, const Gang& waiter, Instant now,
                        Judgement& result) {
-  const Duration cost = round_trip_cost(state, holder, waiter);
+  const Duration cost = gap_cost(state, holder, waiter);
   const Durations* gaps = holder.profile.after(holder.burst_before);
   // Idling was for nobody before there was a waiter.
   const Duration unwanted = waiter.want_since - holder.idle_since;
   const Duration earliest = std::max(state.config.grace, unwanted);
   const Duration so_far = now - holder.idle_since;
-  result.figures.push_back({"round_trip_cost_ns", as_figure(cost)});
+  result.figures.push_back({"gap_cost_ns", as_figure(cost)});
   result.figures.push_back({"gaps_known", gaps == nullptr ? 0 : gaps->weight()});
   if (gaps != nullptr) {
     result.figures.push_back({"expected_gap_ns", as_figure(so_far + gaps->mean_beyond(so_far))});
@@ -71,8 +71,7 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
   const Instant after_its_turn = holder.running_since + std::min(held_for, bound / 8);
   const bool is_owed = slowdown_allowance(waiter, now) < Duration{0};
   // What coming back would cost the holder is more than its owner allows.
-  const bool is_kept = slowdown_allowance(holder, now) <
-                       round_trip_cost(state, holder, waiter) - switch_cost(state, holder, waiter);
+  const bool is_kept = slowdown_allowance(holder, now) < return_cost(state, waiter);
   if (is_kept) {
     result.reason = "holder is as slow as its owner allows";
   } else if (waiter.priority < holder.priority && !is_owed) {

@@ -16,8 +16,8 @@ struct Judgement {
 
 /// Rules, the earliest wins, none before the back-off of failed attempts has passed:
 /// - `waiter` is `holder`: it asks for more GPUs, so it gives back first;
-/// - the holder is in a gap, and this gap is worth the switch and the switch back, judged from its
-///   own gaps (gap_profile.h); unless its owner's bound on the slowdown leaves no room for that;
+/// - the holder is in a gap, and this gap is worth its cost (cost.h), judged from its own gaps
+/// (gap_profile.h); unless its owner's bound on the slowdown leaves no room for that;
 /// - the waiter has the higher priority (or is slower than its owner allows): at the next cut;
 /// - a busy holder has run its quantum, and its team or job has had as much of its share as the
 ///   waiter's; it is not cut for one of lower priority;

@@ -79,7 +79,7 @@ SLICES = """
   from slice join track on slice.track_id = track.id left join track as parent on track.parent_id = parent.id
 """
 COUNTERS = """
-  select track.name as name, parent.name as gpu, counter.ts as ts, cast(counter.value as int) as value
+  select track.name as name, parent.name as parent, counter.ts as ts, cast(counter.value as int) as value
   from counter join track on counter.track_id = track.id join track as parent on track.parent_id = parent.id
   order by counter.ts, counter.id
 """
@@ -148,22 +148,27 @@ def check_resident(counters, trace):
         track = (gpu_track(trace["summary"]["gpus"][point["gpu"]], trace["node"]), f"Resident bytes of {names[point['job']]}")
         wanted.setdefault(track, []).append((point["mono_ns"], point["hbm_bytes"] + point["unpageable_bytes"]))
     seen = {}
-    for name, gpu, ts, value in counters:
+    for name, parent, ts, value in counters:
         if name.startswith("Resident bytes"):
-            seen.setdefault((gpu, name), []).append((ts, value))
-    expect("resident bytes", seen, wanted)
+            seen.setdefault((parent, name), []).append((ts, value))
+    expect("counters of resident bytes", set(seen), set(wanted))
+    for track, values in wanted.items():
+        expect(": ".join(track), seen[track], values)
     for (_, name), values in seen.items():
         if max(value for _, value in values) < 90 * MIB or values[-1][1] != 0:
             raise Failure(f"{name} do not reach the job's 90 MiB and end at 0: {values}")
 
 
 def check_moved(counters, summary):
-    last = {name: value for name, _, _, value in counters}
+    """What came back had left before, and both were counted."""
+    last = {(parent, name): value for name, parent, _, value in counters}
     for job in summary["jobs"]:
-        expect(f"bytes copied out of {job['name']}", last[f"Bytes copied out of {job['name']}"], job["out_bytes"])
-        expect(f"bytes copied in for {job['name']}", last[f"Bytes copied in for {job['name']}"], job["in_bytes"])
-        if job["in_bytes"] == 0:
-            raise Failure(f"nothing came back in for {job['name']}")
+        for name, wanted in (("Bytes copied out", job["out_bytes"]), ("Bytes copied in", job["in_bytes"])):
+            total = sum(value for (parent, counter), value in last.items()
+                        if counter == name and parent.startswith(f"{job['name']} gang "))
+            expect(f"{name} of {job['name']}", total, wanted)
+        if not 0 < job["in_bytes"] <= job["out_bytes"]:
+            raise Failure(f"{job['in_bytes']} bytes came in for {job['name']}, of {job['out_bytes']} that had gone out")
 
 
 def main():

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +51,7 @@ class Exporter {
     for (const MemoryPoint& point : model.memory) {
       memory_[{point.job_id, point.gpu}].push_back(&point);
     }
+    collect_moved();
   }
 
   std::string run() {
@@ -64,11 +65,36 @@ class Exporter {
   }
 
  private:
+  struct Moved {
+    std::int64_t at_ns;
+    std::uint64_t bytes;
+  };
+  struct MovedOfGang {
+    std::vector<Moved> out, in;
+  };
   struct Held {
     std::int64_t start_ns, end_ns;
     const Slice* slice;  ///< null between two holders
     const Gang* gang;
   };
+
+  // As the summary counts: by what processes told, or in a trace without that, by the switches.
+  void collect_moved() {
+    const auto add = [&](const std::string& job, std::uint64_t gang, std::int64_t at_ns,
+                         std::uint64_t out_bytes, std::uint64_t in_bytes) {
+      MovedOfGang& moved = moved_[{job, gang}];
+      if (out_bytes > 0) moved.out.push_back({at_ns, out_bytes});
+      if (in_bytes > 0) moved.in.push_back({at_ns, in_bytes});
+    };
+    for (const auto& [at_ns, record] : model_.paging) {
+      add(record.job_id(), record.gang(), at_ns, record.out_bytes(), record.in_bytes());
+    }
+    if (!model_.paging.empty()) return;
+    for (const auto& [at_ns, record] : model_.swaps) {
+      add(record.out_job_id(), record.out_gang(), at_ns, record.out_bytes(), 0);
+      add(record.in_job_id(), record.in_gang(), at_ns, 0, record.in_bytes());
+    }
+  }
 
   /// How the job is called: with its id where another one has its name.
   const std::string& label_of(const std::string& job_id) const { return labels_.at(job_id); }
@@ -163,41 +189,6 @@ class Exporter {
         writer_.add_value(resident, point->at_ns, point->resident_bytes + point->unpageable_bytes);
       }
     }
-    add_moved(job, gpu, "Bytes copied out of " + name, parent, /*out=*/true);
-    add_moved(job, gpu, "Bytes copied in for " + name, parent, /*out=*/false);
-  }
-
-  // When how many bytes were copied. A load over several GPUs tells one sum: it is the first one's.
-  std::vector<std::pair<std::int64_t, std::uint64_t>> moved(const Job& job, const Gpu& gpu,
-                                                            bool out) const {
-    std::vector<std::pair<std::int64_t, std::uint64_t>> all;
-    const auto add = [&](std::int64_t at_ns, const std::string& whose, std::uint64_t on,
-                         std::uint64_t bytes) {
-      if (whose == job.id && on == gpu.index && bytes != 0) all.emplace_back(at_ns, bytes);
-    };
-    for (const auto& [at_ns, record] : model_.paging) {
-      const auto first = static_cast<std::uint64_t>(std::countr_zero(record.gpus_mask()));
-      add(at_ns, record.job_id(), first, out ? record.out_bytes() : record.in_bytes());
-    }
-    if (!model_.paging.empty()) return all;  // else it is a trace of an older manager
-    for (const auto& [at_ns, record] : model_.swaps) {
-      add(at_ns, out ? record.out_job_id() : record.in_job_id(), record.gpu_index(),
-          out ? record.out_bytes() : record.in_bytes());
-    }
-    return all;
-  }
-
-  // How much was copied so far.
-  void add_moved(const Job& job, const Gpu& gpu, const std::string& name, Track parent, bool out) {
-    Track counter = PerfettoWriter::kTop;
-    std::uint64_t total = 0;
-    for (const auto& [at_ns, bytes] : moved(job, gpu, out)) {
-      if (counter == PerfettoWriter::kTop) {
-        counter = writer_.add_byte_counter(name, parent);
-        writer_.add_value(counter, std::min(job.start_ns, at_ns), 0);
-      }
-      writer_.add_value(counter, at_ns, total += bytes);
-    }
   }
 
   // From the decision to the moment at which the newcomer could run, cut where the next one begins
@@ -249,19 +240,51 @@ class Exporter {
   }
 
   void add_job(const Job& job) {
+    std::set<std::uint64_t> ids;
     for (const Gang* gang : model_.gangs_of(job.id)) {
-      const Track track = writer_.add_track(absl::StrCat(label_of(job.id), " gang ", gang->id,
-                                                         model_.simulated ? " (simulated)" : ""));
+      const Track track = add_gang_track(job, gang->id);
       for (const Slice& slice : gang->slices) {
         if (const char* name = shown_name(slice.state)) {
           writer_.add_slice(track, name, slice.start_ns, slice.end_ns, arguments_of(slice, *gang));
         }
       }
       add_gaps(*gang, track);
-      for (const Process& process : model_.processes) {
-        if (process.job_id == job.id && process.gang == gang->id) add_paging(process, track);
+      add_moved(job, gang->id, track);
+      ids.insert(gang->id);
+    }
+    // Gangs that moved bytes without a state in this trace: it begins in the middle, or was cut.
+    for (const auto& [key, moved] : moved_) {
+      if (key.first == job.id && ids.count(key.second) == 0) {
+        add_moved(job, key.second, add_gang_track(job, key.second));
       }
     }
+  }
+
+  Track add_gang_track(const Job& job, std::uint64_t id) {
+    return writer_.add_track(
+        absl::StrCat(label_of(job.id), " gang ", id, model_.simulated ? " (simulated)" : ""));
+  }
+
+  void add_moved(const Job& job, std::uint64_t gang, Track parent) {
+    if (const auto found = moved_.find({job.id, gang}); found != moved_.end()) {
+      add_total("Bytes copied out", parent, job.start_ns, found->second.out);
+      add_total("Bytes copied in", parent, job.start_ns, found->second.in);
+    }
+    for (const Process& process : model_.processes) {
+      if (process.job_id == job.id && process.gang == gang) add_paging(process, parent);
+    }
+  }
+
+  // How much was copied so far.
+  void add_total(const std::string& name, Track parent, std::int64_t start_ns,
+                 std::vector<Moved> moved) {
+    if (moved.empty()) return;
+    std::stable_sort(moved.begin(), moved.end(),
+                     [](const Moved& a, const Moved& b) { return a.at_ns < b.at_ns; });
+    const Track counter = writer_.add_byte_counter(name, parent);
+    writer_.add_value(counter, std::min(start_ns, moved.front().at_ns), 0);
+    std::uint64_t total = 0;
+    for (const auto& [at_ns, bytes] : moved) writer_.add_value(counter, at_ns, total += bytes);
   }
 
   // What one process moved. One thread of it moves, so its windows follow each other; where the end
@@ -278,25 +301,19 @@ class Exporter {
     const Track track = writer_.add_track(absl::StrCat("Moves of pid ", process.pid), parent);
     for (std::size_t i = 0; i < moves.size(); ++i) {
       const PagingRecord& move = *moves[i];
-      std::int64_t end = process.end_ns;
-      if (move.end_ns() != 0) end = std::min(end, static_cast<std::int64_t>(move.end_ns()));
+      auto end = static_cast<std::int64_t>(move.end_ns() == 0 ? UINT64_MAX >> 1 : move.end_ns());
+      end = std::min(end, process.end_ns);
       if (i + 1 < moves.size()) {
         end = std::min(end, static_cast<std::int64_t>(moves[i + 1]->start_ns()));
       }
       const auto start = static_cast<std::int64_t>(move.start_ns());
-      if (start < end) {
-        writer_.add_slice(track, paging_name(move), start, end, arguments_of(move));
-      }
+      if (end <= start) continue;
+      Arguments arguments;
+      add_text(arguments, "epoch", epoch_text(move.epoch().generation(), move.epoch().counter()));
+      add_text(arguments, "outcome", move.outcome());
+      arguments.push_back({"bytes", "", move.out_bytes() + move.in_bytes()});
+      writer_.add_slice(track, paging_name(move), start, end, arguments);
     }
-  }
-
-  static Arguments arguments_of(const PagingRecord& move) {
-    Arguments arguments{{"outcome", move.outcome()}};
-    add_text(arguments, "epoch", epoch_text(move.epoch().generation(), move.epoch().counter()));
-    arguments.push_back({"out_bytes", "", move.out_bytes()});
-    arguments.push_back({"in_bytes", "", move.in_bytes()});
-    arguments.push_back({"untouched_bytes", "", move.untouched_bytes()});
-    return arguments;
   }
 
   void add_gaps(const Gang& gang, Track parent) {
@@ -329,6 +346,7 @@ class Exporter {
   PerfettoWriter writer_;
   std::map<std::string, std::string> labels_;  ///< of jobs, by id
   std::map<std::pair<std::string, std::uint32_t>, std::vector<const MemoryPoint*>> memory_;
+  std::map<std::pair<std::string, std::uint64_t>, MovedOfGang> moved_;  ///< by job and gang
 };
 
 }  // namespace

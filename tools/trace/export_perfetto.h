@@ -13,12 +13,12 @@ namespace plexrl::trace {
 /// - one a GPU. Slices are named after the holder (`a`, `a (paging)`, `a (draining)`), or
 ///   `switching` where nobody holds it while bytes move out. Those of argument `state` running add
 ///   up to the summary's running_s of the GPU, the others to its switching_s. Beneath it: the
-///   changes of holder, with their stages as arguments; and for each job the bytes it has resident
-///   there, and those copied out and in so far, which end at the summary's out_bytes and in_bytes;
+///   changes of holder, with their stages as arguments, and the bytes that each job has resident;
 /// - one a gang. Slices are named running, waiting, draining and paging (the state `loading`), so
 ///   that those of a job add up to the summary's running_s, waiting_s, draining_s and paging_s;
-///   idle time is where there is no slice. Beneath it, its gaps: when its processes had nothing on
-///   their GPUs, why, and whether the GPUs were lent meanwhile;
+///   idle time is where there is no slice. Beneath it: its gaps (when its processes had nothing on
+///   their GPUs, why, and whether the GPUs were lent meanwhile), the bytes copied out and in so
+///   far, which end at the summary's out_bytes and in_bytes, and what each process moved when;
 /// - problems, as instants.
 ///
 /// Slices have the job's id as argument `job`. Where two jobs have one name, it is followed by

@@ -505,7 +505,7 @@ TEST_F(PolicyTest, EveryWithdrawalCarriesItsFigures) {
   at(10s, {ActivityEdge{kA, false, 3s}});
   names.clear();
   for (const Figure& figure : find(Kind::kWithdraw)->figures) names.push_back(figure.name);
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"round_trip_cost_ns", "gaps_known", "idle_ns"}));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"gap_cost_ns", "gaps_known", "idle_ns"}));
 }
 
 TEST(Backoff, DoublesUpToItsCapWithinTheSpread) {

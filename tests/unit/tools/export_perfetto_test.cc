@@ -83,7 +83,9 @@ void add_switch(FakeTrace& trace, const std::string& out, const std::string& in,
                 std::uint64_t in_bytes) {
   SwitchRecord* record = trace.add(at)->mutable_switch_();
   record->set_out_job_id(out);
+  record->set_out_gang(out == "a" ? 1 : 2);
   record->set_in_job_id(in);
+  record->set_in_gang(in == "a" ? 1 : 2);
   record->set_reason("holder idle");
   record->set_decided_at_ns(static_cast<std::uint64_t>(FakeTrace::ms(decided)));
   record->set_out_bytes(out_bytes);
@@ -109,11 +111,10 @@ TEST(PerfettoExport, HasTracksForGpusAndGangs) {
   EXPECT_THAT(
       Loaded(two_jobs().model()).tracks,
       ElementsAre("GPU 0 of n1: Model (simulated)", "GPU 0 of n1: Model (simulated)/Switches",
-                  "GPU 0 of n1: Model (simulated)/Bytes copied out of job-a",
-                  "GPU 0 of n1: Model (simulated)/Bytes copied in for job-a",
-                  "GPU 0 of n1: Model (simulated)/Bytes copied in for job-b",
                   "job-a gang 1 (simulated)", "job-a gang 1 (simulated)/Gaps",
-                  "job-b gang 2 (simulated)"));
+                  "job-a gang 1 (simulated)/Bytes copied out",
+                  "job-a gang 1 (simulated)/Bytes copied in", "job-b gang 2 (simulated)",
+                  "job-b gang 2 (simulated)/Bytes copied in"));
 }
 
 TEST(PerfettoExport, JobsOfOneNameAreToldApart) {
@@ -206,11 +207,38 @@ TEST(PerfettoExport, CopiedBytesEndAtTheSummary) {
   const Model model = fake.model();
   const Summary summary = summarize(model);
   const Loaded loaded(model);
-  const std::string gpu = "GPU 0 of n1: Model (simulated)/";
-  EXPECT_THAT(loaded.values.at(gpu + "Bytes copied out of job-a"), ElementsAre(0, 300, 311));
+  EXPECT_THAT(loaded.values.at("job-a gang 1 (simulated)/Bytes copied out"),
+              ElementsAre(0, 300, 311));
   EXPECT_EQ(summary.jobs[0].out_bytes, 311u);
-  EXPECT_THAT(loaded.values.at(gpu + "Bytes copied in for job-b"), ElementsAre(0, 200));
+  EXPECT_THAT(loaded.values.at("job-b gang 2 (simulated)/Bytes copied in"), ElementsAre(0, 200));
   EXPECT_EQ(summary.jobs[1].in_bytes, 200u);
+}
+
+TEST(PerfettoExport, CopiedBytesAreThoseThatTheProcessesTold) {
+  FakeTrace fake = two_jobs();
+  fake.paging(PagingRecord::EVICT, "a", 7, 52, 55, 30)
+      .paging(PagingRecord::EVICT, "a", 7, 70, 71, 5);
+  const Model model = fake.model();
+  EXPECT_THAT(Loaded(model).values.at("job-a gang 1 (simulated)/Bytes copied out"),
+              ElementsAre(0, 30, 35));
+  EXPECT_EQ(summarize(model).jobs[0].out_bytes, 35u);
+}
+
+TEST(PerfettoExport, EachProcessHasATrackOfWhatItMoved) {
+  FakeTrace fake = two_jobs();
+  fake.process(SessionRecord::PROCESS_JOIN, "a", 7, 0, 1);
+  fake.paging(PagingRecord::EVICT, "a", 7, 50, 60, 30).paging(PagingRecord::LOAD, "a", 7, 70, 0, 0);
+  fake.paging(PagingRecord::LOAD, "a", 7, 80, 90, 30);
+  fake.paging(PagingRecord::LOAD, "other", 8, 80, 90, 1);
+  std::vector<std::string> seen;
+  for (const auto& slice : Loaded(fake.model()).slices) {
+    if (slice.track != "job-a gang 1 (simulated)/Moves of pid 1007") continue;
+    const auto ms = [](std::int64_t at) { return (at - FakeTrace::kStart) / 1'000'000; };
+    seen.push_back(slice.name + " " + std::to_string(ms(slice.start_ns)) + "-" +
+                   std::to_string(ms(slice.end_ns)));
+  }
+  // The load whose end is not known is cut where the next one begins.
+  EXPECT_THAT(seen, ElementsAre("evict 50-60", "load 70-80", "load 80-90"));
 }
 
 TEST(PerfettoExport, ResidentBytesAreACounterOfAllProcesses) {
@@ -233,31 +261,6 @@ TEST(PerfettoExport, ProblemsAreInstants) {
   FakeTrace fake = two_jobs();
   fake.add(55)->mutable_error()->set_what("not_drained");
   EXPECT_THAT(Loaded(fake.model()).instants, ElementsAre("not_drained"));
-}
-
-TEST(PerfettoExport, EachProcessHasATrackOfWhatItMoved) {
-  FakeTrace fake;
-  fake.gpu(0).job("a", 0).lease("a", 1, "running", 1);
-  fake.process(SessionRecord::PROCESS_JOIN, "a", 7, 0);
-  fake.process(SessionRecord::PROCESS_GANG, "a", 7, 1, 1);
-  fake.paging(PagingRecord::EVICT, "a", 7, 50, 60, 30).paging(PagingRecord::LOAD, "a", 7, 70, 0, 0);
-  fake.paging(PagingRecord::LOAD, "a", 7, 80, 90, 30);
-  fake.paging(PagingRecord::LOAD, "other", 8, 80, 90, 1).job_end("a", 100);
-  const Loaded loaded(fake.model());
-  std::vector<std::string> seen;
-  for (const Loaded::Slice& slice : loaded.slices) {
-    if (slice.track != "job-a gang 1 (simulated)/Moves of pid 1007") continue;
-    const auto ms = [](std::int64_t ns) {
-      return std::to_string((ns - FakeTrace::kStart) / 1'000'000);
-    };
-    seen.push_back(slice.name + " " + ms(slice.start_ns) + "-" + ms(slice.end_ns) + " " +
-                   slice.arguments.at("out_bytes") + "/" + slice.arguments.at("in_bytes"));
-  }
-  // The load whose end is not known is cut where the next one begins.
-  EXPECT_THAT(seen, ElementsAre("evict 50-60 30/0", "load 70-80 0/0", "load 80-90 0/30"));
-  const std::string gpu = "GPU 0 of n1: Model (simulated)/";
-  EXPECT_THAT(loaded.values.at(gpu + "Bytes copied out of job-a"), ElementsAre(0, 30));
-  EXPECT_THAT(loaded.values.at(gpu + "Bytes copied in for job-a"), ElementsAre(0, 30));
 }
 
 }  // namespace
