@@ -69,7 +69,7 @@ CUresult allocate_async(interpose::Api api, CUdeviceptr* out, std::size_t bytes,
     // The driver knows the errors of bad arguments.
     if (out == nullptr || bytes == 0) return call();
     const auto place = place_of(stream, is_per_thread);
-    if (!place) return counted(interpose::UnpageableKind::kGraph);
+    if (!place) return call();
     Process* const process = pageable_process(*place);
     if (process == nullptr) return counted(interpose::UnpageableKind::kPool);
     CUmemoryPool handle = pool == nullptr ? nullptr : *pool;

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "interpose/driver.h"
 #include "interpose/handlers.h"
 #include "shim/boottime.h"
 #include "shim/gate.h"
@@ -137,7 +138,10 @@ Process::Process(Identity identity, Client::Dial dial)
                 memory.release_deferred();
                 pools.all_finished();
               },
-              [this] { pools.at_rest(); }}),
+              [this] {
+                pools.at_rest();
+                count_graph_memory();
+              }}),
       reporter(client, devices, ranges(), unpageable),
       agent({client, devices, keeper, reporter, ranges(), sharing}) {}
 
@@ -145,6 +149,23 @@ std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
   if (const auto found = memory.find(address)) return found;
   if (const auto found = pools.find(address)) return found;
   return ipc.find(address);
+}
+
+void Process::count_graph_memory() {
+  for (const Devices::Attached& attached : devices.all()) {
+    const CUdevice device = attached.device;
+    cuuint64_t now = 0;
+    if (driver.cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now) !=
+        CUDA_SUCCESS) {
+      continue;
+    }
+    const auto key = static_cast<std::uint64_t>(device);
+    const std::uint64_t before = unpageable.remove(wire::MemoryKind::kGraph, key).bytes;
+    if (now < before) devices.uncharge(device, before - now, true);
+    // The driver has it, whatever the manager thinks; what was not granted is not given back later.
+    if (now > before && !devices.charge(device, now - before, true)) now = before;
+    if (now != 0) unpageable.add(wire::MemoryKind::kGraph, key, {device, now});
+  }
 }
 
 Client::Handshake Process::join(wire::Error* why) {

@@ -48,6 +48,9 @@ class Process {
   /// Tests only: as if none had been started. The agent must have been stopped.
   static void forget() noexcept;
 
+  /// Counts what the driver holds for nodes of graphs, which it takes and keeps by itself.
+  void count_graph_memory();
+
   Client client;
   Devices devices;
   HostStore store;

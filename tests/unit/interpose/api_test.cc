@@ -74,10 +74,16 @@ TEST(Api, WhatSubmitsWorkIsGated) {
     const ApiRow& r = row(static_cast<Api>(i));
     const std::string symbol = r.name;
     const bool is_work = symbol.starts_with("cuLaunch") || symbol.starts_with("cuMemcpy") ||
-                         symbol.starts_with("cuMemset") || symbol.starts_with("cuGraphLaunch") ||
-                         symbol.starts_with("cuMemPrefetch");
+                         symbol.starts_with("cuMemset") || symbol.starts_with("cuMemPrefetch");
     if (!is_work) continue;
     EXPECT_EQ(r.cls, ApiClass::gate) << symbol;
+  }
+}
+
+// By their handlers: they may need memory for nodes that allocate.
+TEST(Api, GraphsAreSubmittedByHandlers) {
+  for (const char* symbol : {"cuGraphLaunch", "cuGraphLaunch_ptsz", "cuGraphUpload"}) {
+    EXPECT_EQ(row(find_api(symbol)).cls, ApiClass::memory) << symbol;
   }
 }
 
