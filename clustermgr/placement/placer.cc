@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace plexrl::clustermgr::placement {
 namespace {
 
 /// The load estimate spreads the slowdown evenly, so it is not refused by a little.
 constexpr double kClearlyTooMuch = 1.1;
+
+/// Slots per gang whose members' other slots are looked at too.
+constexpr std::size_t kMostNeighbours = 400;
+
+/// Choices looked at after the best so far, before it is taken.
+constexpr int kTryOn = 3;
 
 int gpus_of(const JobProfile& job) {
   int sum = 0;
@@ -21,6 +28,14 @@ int opened_gpus(const JobProfile& job, const std::vector<int>& slots) {
     if (slots[g] < 0) sum += job.gangs[g].gpus;
   }
   return sum;
+}
+
+/// Keeps both ends of a list of slots: the fullest, where a gang fits best, and the emptiest, where
+/// it most likely fits.
+void shorten(std::vector<int>& slots, std::size_t most) {
+  if (slots.size() <= most) return;
+  auto begin = slots.begin() + static_cast<long>(most - most / 2);
+  slots.erase(begin, slots.end() - static_cast<long>(most / 2));
 }
 
 bool names(const std::vector<std::string>& list, const std::string& name) {
@@ -56,7 +71,7 @@ double Placer::load_of(JobId id, std::size_t gang) const {
 
 double Placer::limit_of(JobId id) const {
   const JobProfile& job = predictor_.profile(id);
-  double limit = job.max_slowdown;
+  double limit = 1 + (job.max_slowdown - 1) * (1 - config_.reserve);
   auto placed = placed_.find(id);
   if (placed == placed_.end()) return limit;
   for (SlotId slot : placed->second.slots) {
@@ -110,7 +125,7 @@ std::vector<int> Placer::joinable(const JobProfile& job, std::size_t gang_index,
 }
 
 /// Combinations of slots for its gangs: those with the same neighbours in each, which interlock
-/// best, then the fullest ones with each other and with new slots.
+/// best, then the fullest and the emptiest ones with each other and with new slots.
 std::vector<Placer::Option> Placer::options_for(const JobProfile& job, std::string& obstacle) {
   const std::size_t gangs = job.gangs.size();
   std::vector<std::vector<int>> joinable_slots(gangs);
@@ -118,6 +133,12 @@ std::vector<Placer::Option> Placer::options_for(const JobProfile& job, std::stri
   for (std::size_t g = 0; g < gangs; ++g) {
     can_open[g] = slots_.can_open(job.gangs[g]);
     if (predictor_.shape(job.id).known) joinable_slots[g] = joinable(job, g, obstacle);
+  }
+
+  std::vector<std::vector<bool>> is_joinable(gangs, std::vector<bool>(slots_.all().size()));
+  for (std::size_t g = 0; g < gangs; ++g) {
+    for (int slot : joinable_slots[g]) is_joinable[g][static_cast<std::size_t>(slot)] = true;
+    shorten(joinable_slots[g], kMostNeighbours);
   }
 
   std::set<std::vector<int>> chosen;
@@ -129,10 +150,9 @@ std::vector<Placer::Option> Placer::options_for(const JobProfile& job, std::stri
         int match = -1;
         for (SlotId other : theirs) {
           int candidate = static_cast<int>(other);
-          bool free =
-              std::find(combination.begin(), combination.end(), candidate) == combination.end();
-          if (free && std::find(joinable_slots[g].begin(), joinable_slots[g].end(), candidate) !=
-                          joinable_slots[g].end()) {
+          bool taken =
+              std::find(combination.begin(), combination.end(), candidate) != combination.end();
+          if (!taken && is_joinable[g][static_cast<std::size_t>(candidate)]) {
             match = candidate;
             break;
           }
@@ -144,10 +164,8 @@ std::vector<Placer::Option> Placer::options_for(const JobProfile& job, std::stri
   };
   const auto most = static_cast<std::size_t>(config_.candidates);
   for (std::size_t g = 0; g < gangs; ++g) {
-    for (std::size_t i = 0; i < joinable_slots[g].size() && i < 8 * most; ++i) {
-      consider_neighbours(joinable_slots[g][i]);
-    }
-    if (joinable_slots[g].size() > most) joinable_slots[g].resize(most);
+    for (int slot : joinable_slots[g]) consider_neighbours(slot);
+    shorten(joinable_slots[g], most);
     joinable_slots[g].push_back(-1);
   }
   // The product of all gangs' lists, bounded.
@@ -225,6 +243,24 @@ double Placer::cost_of(const JobProfile& job, const std::vector<int>& slots, con
   return cost;
 }
 
+/// A round takes as long as the longest member alone, or as all work of one slot. If every member
+/// accepts that, a closed loop settles into it.
+bool Placer::holds_in_turns(const Group& group) const {
+  double round = 0;
+  double least = 1e18;
+  std::map<int, double> work;
+  for (std::size_t i = 0; i < group.jobs.size(); ++i) {
+    const JobShape& shape = predictor_.shape(group.jobs[i]);
+    if (!shape.known) return false;
+    round = std::max(round, shape.period_s);
+    least = std::min(least, shape.period_s * limit_of(group.jobs[i]));
+    for (std::size_t g = 0; g < group.slots[i].size(); ++g) {
+      round = std::max(round, work[group.slots[i][g]] += shape.gangs[g].work_s);
+    }
+  }
+  return round <= least;
+}
+
 bool Placer::acceptable(const Group& group, const Prediction& prediction, double& worst) const {
   worst = 0;
   for (std::size_t i = 0; i < group.jobs.size(); ++i) {
@@ -284,18 +320,28 @@ PlaceDecision Placer::place(const JobProfile& job) {
     double worst = 0;
     if (!acceptable(group, least, worst) && worst > kClearlyTooMuch) continue;
     option.optimistic = cost_of(job, option.slots, group, least);
+    option.opened_gpus = opened_gpus(job, option.slots);
+    option.in_turns = holds_in_turns(group);
     possible.push_back(std::move(option));
   }
-  std::stable_sort(possible.begin(), possible.end(),
-                   [](const Option& a, const Option& b) { return a.optimistic < b.optimistic; });
+  // What a replay will most likely confirm comes first.
+  std::stable_sort(possible.begin(), possible.end(), [](const Option& a, const Option& b) {
+    return std::tuple(a.opened_gpus, !a.in_turns, a.optimistic) <
+           std::tuple(b.opened_gpus, !b.in_turns, b.optimistic);
+  });
 
   int replays_left = config_.replays;
+  int tried_since_best = 0;
   const Choice* best = nullptr;
   Choice best_choice;
   Group best_group;
   Prediction best_prediction;
   for (const Option& option : possible) {
-    if (best != nullptr && option.optimistic >= best_choice.cost) break;
+    if (best != nullptr && config_.gpu_price * option.opened_gpus >= best_choice.cost) break;
+    if (best != nullptr &&
+        (tried_since_best++ >= kTryOn || option.optimistic >= best_choice.cost)) {
+      continue;
+    }
     Prediction prediction;
     Group group;
     Choice choice = judge(job, option, replays_left, prediction, group);
@@ -307,6 +353,7 @@ PlaceDecision Placer::place(const JobProfile& job) {
     if (best != nullptr && choice.cost >= best_choice.cost) continue;
     best_choice = choice;
     best = &best_choice;
+    tried_since_best = 0;
     best_group = std::move(group);
     best_prediction = std::move(prediction);
   }

@@ -15,8 +15,10 @@ struct PlacerConfig {
   ///   + slowdown_price · sum over affected jobs of (GPUs · added slowdown).
   double gpu_price = 1;
   double slowdown_price = 0.25;
+  /// Share of the slowdown that a job accepts which is kept for what predictions miss.
+  double reserve = 0;
   int max_sharers = 5;  ///< in one slot
-  int max_group = 8;    ///< jobs that share directly or through others
+  int max_group = 5;    ///< jobs that share directly or through others
   int candidates = 12;  ///< slots looked at closely, per gang
   int replays = 12;     ///< that one decision may make; 0: only what is remembered or estimated
   std::map<std::string, int> team_gpus;  ///< quota; a team that is not named has none
@@ -61,6 +63,7 @@ class Placer {
   double predicted(JobId job) const { return placed_.at(job).predicted; }
   const std::vector<SlotId>& slots_of(JobId job) const { return placed_.at(job).slots; }
   Predictor& predictor() { return predictor_; }
+  void set_replays(int replays) { config_.replays = replays; }
   std::size_t jobs() const { return placed_.size(); }
 
  private:
@@ -72,6 +75,8 @@ class Placer {
   struct Option {
     std::vector<int> slots;
     double optimistic = 0;  ///< cost if nobody is slowed down but by load
+    int opened_gpus = 0;
+    bool in_turns = false;  ///< every bound holds if each takes every slot once a round, in turn
   };
 
   std::vector<Option> options_for(const JobProfile& job, std::string& obstacle);
@@ -81,6 +86,7 @@ class Placer {
   double load_of(JobId id, std::size_t gang) const;
   double cost_of(const JobProfile& job, const std::vector<int>& slots, const Group& group,
                  const Prediction& prediction) const;
+  bool holds_in_turns(const Group& group) const;
   bool acceptable(const Group& group, const Prediction& prediction, double& worst) const;
   Choice judge(const JobProfile& job, const Option& option, int& replays_left, Prediction& result,
                Group& group);

@@ -1,6 +1,7 @@
 #include "clustermgr/placement/predictor.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "clustermgr/placement/virtual_cluster.h"
 
@@ -116,6 +117,17 @@ const std::vector<Instant>& Predictor::alone(JobId job, Instant until) {
 }
 
 Prediction Predictor::replay(const Group& group) {
+  Prediction worst;
+  worst.replayed = true;
+  worst.slowdown.assign(group.jobs.size(), 1.0);
+  // A job alone has nobody to start relative to.
+  const int starts = group.jobs.size() > 1 ? config_.starts : 1;
+  for (int start = 0; start < starts; ++start) replay_from(group, start, worst);
+  return worst;
+}
+
+/// Closed loops settle into different patterns from different starts.
+void Predictor::replay_from(const Group& group, int start, Prediction& worst) {
   VirtualCluster cluster;
   for (int slot = slot_count(group); slot > 0; --slot) {
     cluster.add_node(new_slot(config_, cluster.node_count()));
@@ -125,30 +137,30 @@ Prediction Predictor::replay(const Group& group) {
   for (JobId job : group.jobs) longest = std::max(longest, known_.at(job).shape.period_s);
   for (std::size_t i = 0; i < count; ++i) {
     const Known& known = known_.at(group.jobs[i]);
-    // They start at different points of their steps, and settle to each other.
-    double offset = longest * static_cast<double>(i) / static_cast<double>(count);
+    // Evenly over the longest step; then by the golden ratio, which repeats no pattern.
+    double turn = static_cast<double>(i) / static_cast<double>(count);
+    if (start > 0) turn = std::fmod(0.618034 * static_cast<double>(i) * (start + 1), 1.0);
     cluster.add_job(places_of(known.profile, group.slots[i]),
-                    std::make_unique<RepeatedRound>(*known.round), from_seconds(offset));
+                    std::make_unique<RepeatedRound>(*known.round), from_seconds(longest * turn));
   }
   const double measured = longest * config_.steps;
   const Instant settled = from_seconds(measured / 3);
   const Instant until = settled + from_seconds(measured);
   cluster.run_until(until);
 
-  Prediction prediction;
-  prediction.replayed = true;
   std::uint64_t grants = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::vector<Instant>& together = cluster.job(static_cast<int>(i)).step_ends;
-    prediction.slowdown.push_back(slowdown(together, alone(group.jobs[i], until), settled, until));
+    double one = slowdown(together, alone(group.jobs[i], until), settled, until);
+    worst.slowdown[i] = std::max(worst.slowdown[i], one);
     for (std::size_t g = 0; g < group.slots[i].size(); ++g) {
       grants += cluster.gang_totals(static_cast<int>(i), static_cast<int>(g)).grants;
     }
   }
-  prediction.switches_per_hour = static_cast<double>(grants) / seconds(until) * 3600;
+  worst.switches_per_hour =
+      std::max(worst.switches_per_hour, static_cast<double>(grants) / seconds(until) * 3600);
   ++replays_;
   replay_events_ += cluster.events();
-  return prediction;
 }
 
 }  // namespace plexrl::clustermgr::placement

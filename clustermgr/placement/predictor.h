@@ -32,6 +32,7 @@ struct PredictorConfig {
   MoveModel moves;
   std::int64_t usable_hbm_bytes = 0;  ///< per GPU
   int steps = 12;                     ///< of the slowest member, after a third as many to settle
+  int starts = 3;  ///< ways in which members start relative to each other; the worst one counts
   std::uint64_t seed = 1;
 };
 
@@ -74,6 +75,7 @@ class Predictor {
   };
   std::string key_of(const Group& group) const;
   Prediction replay(const Group& group);
+  void replay_from(const Group& group, int start, Prediction& worst);
   Prediction estimate(const Group& group, bool with_waits) const;
   /// Ends of its steps when it runs alone, at least until `until`.
   const std::vector<Instant>& alone(JobId job, Instant until);

@@ -19,7 +19,7 @@ INCLUDES = {
     "tools/simgpu/ptx": [],
     "tools/simgpu/driver": ["tools/simgpu/"],
     "tools/simgpu": [],
-    "tools/sim": ["tools/cli/", "nodemgr/policy/", "clustermgr/placement/"],
+    "tools/sim": ["tools/cli/", "nodemgr/policy/", "nodemgr/settings/", "clustermgr/placement/"],
     "tools": ["proto/", "shim/wire.h", "nodemgr/", "interpose/settings.h"],
     "interpose": [],
     "shim": ["interpose/"],

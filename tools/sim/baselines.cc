@@ -50,6 +50,12 @@ struct Candidate {
     }
     return round;
   }
+  /// The least patient of them accepts that all work is done one after the other.
+  bool fits_in_time() const {
+    double least = job->max_slowdown;
+    for (const JobProfile* member : profiles) least = std::min(least, member->max_slowdown);
+    return duty() <= least;
+  }
   bool within_bounds(double round) const {
     if (round > job->max_slowdown * shape->period_s) return false;
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -88,8 +94,10 @@ const std::vector<Rule>& rules() {
        [](const Candidate&, Random&) { return kNot; }},
       {"random", "RollMux (arXiv 2512.11306): any group that its memory fits", 0.5, 5,
        [](const Candidate&, Random& random) { return random.uniform(); }},
-      {"most-idle", "RollMux (arXiv 2512.11306): the group that is idle most, if any has time left",
-       1, 5, [](const Candidate& c, Random&) { return c.duty() <= 1 ? c.duty() - 1 : kNot; }},
+      {"most-idle",
+       "RollMux (arXiv 2512.11306): the group that is idle most, if its "
+       "summed duty stays below the least patient member's bound",
+       1e6, 5, [](const Candidate& c, Random&) { return c.fits_in_time() ? c.duty() : kNot; }},
       {"pack", "PlexRL (arXiv 2605.20863): the group with most members that has room", 1, 5,
        [](const Candidate& c, Random&) { return -static_cast<double>(c.members.size()); }},
       {"spread",
@@ -112,12 +120,12 @@ const std::vector<Rule>& rules() {
          double round = c.round_s();
          return c.within_bounds(round) ? round : kNot;
        }},
-      {"first-fit-duty", "first fit: the first group whose summed duty stays below 1", 1e6, 5,
-       [](const Candidate& c, Random&) { return c.duty() <= 1 ? 0.0 : kNot; }},
+      {"first-fit-duty", "first fit: the first group whose summed duty stays below every bound",
+       1e6, 5, [](const Candidate& c, Random&) { return c.fits_in_time() ? 0.0 : kNot; }},
       {"correlation",
        "the group whose recorded busy times overlap least at the best lag, if the "
-       "summed duty stays below 1",
-       1e6, 5, [](const Candidate& c, Random&) { return c.duty() <= 1 ? overlap(c) : kNot; }},
+       "summed duty stays below every bound",
+       1e6, 5, [](const Candidate& c, Random&) { return c.fits_in_time() ? overlap(c) : kNot; }},
   };
   return all;
 }

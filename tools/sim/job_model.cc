@@ -90,11 +90,14 @@ struct Alone {
   placement::VirtualCluster cluster;
   int index = 0;
 
-  Alone(const JobModel& job, std::uint64_t seed, int steps, std::size_t record) {
+  Alone(const JobModel& job, std::uint64_t seed, int steps, std::size_t record,
+        const placement::MoveModel* moves) {
     std::vector<placement::GangPlace> places;
     for (const GangModel& gang : job.gangs) {
-      int node = cluster.add_node(placement::VirtualNode({}, {}, {1}, 1));
-      places.push_back({node, {gang.name, 1, 0, 0}});
+      std::int64_t bytes = moves == nullptr ? 0 : gang.hbm_bytes;
+      placement::VirtualNode node({}, moves == nullptr ? placement::MoveModel{} : *moves,
+                                  {std::max<std::int64_t>(1, bytes)}, 1);
+      places.push_back({cluster.add_node(std::move(node)), {gang.name, 1, bytes, 0}});
     }
     index = cluster.add_job(std::move(places), tasks_of(job, seed, steps), Instant{0}, record);
     cluster.run_until(placement::kNever);
@@ -131,14 +134,15 @@ std::unique_ptr<placement::TaskSource> tasks_of(const JobModel& job, std::uint64
   return std::make_unique<ModelTasks>(job, seed, steps);
 }
 
-std::vector<Instant> step_ends_alone(const JobModel& job, std::uint64_t seed, int steps) {
-  Alone alone(job, seed, steps, 0);
+std::vector<Instant> step_ends_alone(const JobModel& job, std::uint64_t seed, int steps,
+                                     const placement::MoveModel* moves) {
+  Alone alone(job, seed, steps, 0, moves);
   return alone.cluster.job(alone.index).step_ends;
 }
 
 placement::JobProfile recorded_alone(const JobModel& job, placement::JobId id, std::uint64_t seed,
                                      int steps) {
-  Alone alone(job, seed, steps, static_cast<std::size_t>(steps) * 64);
+  Alone alone(job, seed, steps, static_cast<std::size_t>(steps) * 64, nullptr);
   placement::JobProfile profile;
   profile.id = id;
   profile.name = job.name;

@@ -7,6 +7,7 @@
 
 #include "clustermgr/placement/tasks.h"
 #include "clustermgr/placement/types.h"
+#include "clustermgr/placement/virtual_node.h"
 #include "tools/sim/time_model.h"
 
 namespace plexrl::sim {
@@ -61,8 +62,10 @@ std::string problem_of(const JobModel& job);
 std::unique_ptr<clustermgr::placement::TaskSource> tasks_of(const JobModel& job, std::uint64_t seed,
                                                             int steps);
 
-/// When each of its first `steps` steps ends if it has all its GPUs to itself and no memory moves.
-std::vector<Instant> step_ends_alone(const JobModel& job, std::uint64_t seed, int steps);
+/// When each of its first `steps` steps ends if it has all its GPUs to itself. With `moves`, its
+/// memory is loaded once; else nothing moves.
+std::vector<Instant> step_ends_alone(const JobModel& job, std::uint64_t seed, int steps,
+                                     const clustermgr::placement::MoveModel* moves = nullptr);
 
 /// What node agents would have recorded of `steps` steps of the job alone, with other draws.
 clustermgr::placement::JobProfile recorded_alone(const JobModel& job,

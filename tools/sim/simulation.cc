@@ -152,7 +152,8 @@ class Run {
     const JobModel& model = models_[job];
     result.finished = true;
     result.finished_s = seconds(cluster_.job(live.index).finished_at);
-    result.alone_s = seconds(step_ends_alone(model, work_seed(job), model.steps).back());
+    result.alone_s =
+        seconds(step_ends_alone(model, work_seed(job), model.steps, &setup_.moves).back());
     result.slowdown = (result.finished_s - result.started_s) / result.alone_s;
     result.within_bound = result.slowdown <= model.max_slowdown + 1e-9;
     for (std::size_t g = 0; g < model.gangs.size(); ++g) {

@@ -30,7 +30,7 @@ struct JobResult {
   double arrival_s = 0;
   double started_s = 0;
   double finished_s = 0;
-  double alone_s = 0;  ///< the same draws with all GPUs to itself
+  double alone_s = 0;  ///< the same draws with all GPUs to itself, memory loaded once
   int gpus = 0;
   double max_slowdown = 0;
   bool finished = false;

@@ -81,13 +81,15 @@ TEST(Predictor, RemembersAGroupUntilAMemberChanges) {
   Group group = sharing_both({JobId{1}, JobId{2}});
   EXPECT_EQ(predictor.cached(group), nullptr);
   predictor.predict(group);
+  const std::uint64_t replays = predictor.replays();
+  EXPECT_GT(replays, 0u);
   predictor.predict(group);
-  EXPECT_EQ(predictor.replays(), 1u);
+  EXPECT_EQ(predictor.replays(), replays);
   EXPECT_NE(predictor.cached(group), nullptr);
   predictor.learn(two_phases(2, 20, 80));
   EXPECT_EQ(predictor.cached(group), nullptr);
   predictor.predict(group);
-  EXPECT_EQ(predictor.replays(), 2u);
+  EXPECT_GT(predictor.replays(), replays);
 }
 
 TEST(Predictor, WithoutHistoryItEstimatesCautiously) {
