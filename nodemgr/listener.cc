@@ -53,6 +53,10 @@ absl::StatusOr<ScopedFd> listen_at(const std::string& path, int type, unsigned i
   if (::connect(probe.get(), generic, sizeof address) == 0 || errno == EAGAIN) {
     return absl::AlreadyExistsError(cat("another manager answers at '", path, "'"));
   }
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode)) {
+    return failed("'", path, "' is there and is no socket: name another with PLEXRL_SOCKET");
+  }
   ScopedFd listener(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Bound under a name of its own and renamed over the old one, so that there is no moment with a
   // socket of the wrong mode or none at all.

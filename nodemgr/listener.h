@@ -15,7 +15,8 @@ std::string default_socket_path();
 [[nodiscard]] absl::Status prepare_socket_folder(const std::string& socket_path);
 
 /// Binds and listens; close-on-exec, non-blocking. A socket file that nobody answers is replaced;
-/// one that somebody answers is AlreadyExists. `type` is SOCK_SEQPACKET or SOCK_STREAM.
+/// one that somebody answers is AlreadyExists, and a file that is no socket is left as it is.
+/// `type` is SOCK_SEQPACKET or SOCK_STREAM.
 [[nodiscard]] absl::StatusOr<ScopedFd> listen_at(const std::string& path, int type,
                                                  unsigned int mode);
 
