@@ -122,6 +122,7 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
   if (refuse) {
     if (job.runner != nullptr) job.runner->job = nullptr;
     job.runner = nullptr;
+    if (first) job.notice.clear();  // it never was in the queue
     end_if_gone(job);
   } else if (first) {
     node_.trace->add(trace_of(job, TraceSession::Event::kJobQueued, admission.text));
@@ -207,6 +208,12 @@ void Jobs::restore(std::unique_ptr<Job> job) {
   }
 }
 
+void Jobs::trace_restored() {
+  for (const auto& [key, job] : node_.jobs) {
+    node_.trace->add(trace_of(*job, TraceSession::Event::kJobAdmitted, ""));
+  }
+}
+
 void Jobs::watch_runner(Job& job) {
   if (!job.runner_pidfd.is_open()) return;
   JobKey key = job.key;
@@ -244,8 +251,10 @@ void Jobs::end_if_gone(Job& job) {
   }
   if (job.runner_pidfd.is_open()) node_.loop.forget(job.runner_pidfd.get());
   log_line(LogLevel::kInfo, "jobs", cat("ended job='", job.name, "' id=", id_text(job.id)));
-  if (job.admitted) {
+  if (job.admitted || !job.notice.empty()) {
     node_.trace->add(trace_of(job, TraceSession::Event::kJobEnd, ""));
+  }
+  if (job.admitted) {
     JournalRecord record{"job_end", {}};
     record.fields["id"] = id_text(job.id);
     node_.journal_append(record, false);

@@ -22,6 +22,8 @@ class Jobs {
   void process_ended(Job& job) { end_if_gone(job); }
   /// From the journal: admitted, without a connection yet.
   void restore(std::unique_ptr<Job> job);
+  /// Names the restored jobs in the new trace; no plexrl-run may be left that would.
+  void trace_restored();
   /// Looks at the queue again; figures may have changed.
   void admit_waiting();
 

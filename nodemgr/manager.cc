@@ -189,6 +189,7 @@ void Manager::start_parts(const settings::Values& values) {
     record.simulated = gpu.info.simulated;
     node_.trace->add(record);
   }
+  jobs_->trace_restored();
   watch_->look();
   keep_time();
   leases_->step();
