@@ -64,7 +64,8 @@ void declare(CLI::App& app, CommandLine& line) {
   CLI::App* gaps =
       add_verb(app, "gaps", "the longest gaps of the jobs, and how long they are", line);
   gaps->add_option("--top", line.options.top, "how many of the longest (default: 10)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
   add_json_flag(gaps, line);
   CLI::App* out = add_verb(app, "export", "the trace in another format", line);
   out->add_option("--format", line.options.format, "perfetto, json or csv")
@@ -139,12 +140,17 @@ int run(int argc, char** argv) {
   const auto trace = read_trace(line.paths);
   if (!trace.ok()) return complain(cli::kFailed, std::string(trace.status().message()));
   for (const std::string& warning : trace->warnings) complain(0, warning);
+  if (trace->records.empty() && !trace->warnings.empty()) {
+    return complain(cli::kFailed, "nothing there is a trace");
+  }
   const Model model = build_model(*trace);
   if (model.unknown_records > 0) {
     complain(0, std::to_string(model.unknown_records) +
                     " records are of kinds that this version does not know: ignoring them");
   }
-  return run_verb(app.get_subcommands().front()->get_name(), model, line.options);
+  const int status = run_verb(app.get_subcommands().front()->get_name(), model, line.options);
+  if (!std::cout.flush()) return complain(cli::kFailed, "stdout: can't be written");
+  return status;
 }
 
 }  // namespace

@@ -126,10 +126,20 @@ class Builder {
   }
 
   void end_job(std::int64_t at, const std::string& id) {
-    job_of(id).end_ns = at;
+    Job& job = job_of(id);
+    job.end_ns = at;
+    end_queue(job);
     for (Gang& gang : model_.gangs) {
       if (gang.job_id == id) close_gang(gang, at);
     }
+  }
+
+  // Of a job that ended, or that the trace ends with, before it was admitted.
+  void end_queue(Job& job) {
+    const auto queued = queued_since_.find(job.id);
+    if (queued == queued_since_.end() || admitted_.contains(job.id)) return;
+    job.queued_ns = job.end_ns - queued->second;
+    job.start_ns = job.end_ns;
   }
 
   void take_gang_of_process(std::int64_t at, const SessionRecord& session) {
@@ -201,7 +211,9 @@ class Builder {
       if (process.end_ns == 0) process.end_ns = std::max(at, process.start_ns);
     }
     for (Job& job : model_.jobs) {
-      if (job.end_ns == 0) job.end_ns = std::max(at, job.start_ns);
+      if (job.end_ns != 0) continue;
+      job.end_ns = std::max(at, job.start_ns);
+      end_queue(job);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -63,10 +64,13 @@ absl::Status read_segment(const std::string& file, RawTrace& trace) {
 
 absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
   RawTrace trace;
+  std::set<fs::path> seen;  // a segment named twice counts once
   for (const std::string& path : paths) {
     const auto files = segments_of(path);
     if (!files.ok()) return files.status();
     for (const std::string& file : *files) {
+      std::error_code error;
+      if (!seen.insert(fs::weakly_canonical(file, error)).second) continue;
       if (auto status = read_segment(file, trace); !status.ok()) return status;
     }
   }

@@ -139,6 +139,16 @@ TEST(Summary, WaitingForAdmissionIsQueued) {
   EXPECT_EQ(job.wall_ns, 35 * kMs);
 }
 
+TEST(Summary, AJobThatIsNeverAdmittedWasQueuedUntilItsEnd) {
+  FakeTrace trace;
+  trace.job_event(SessionRecord::JOB_QUEUED, "a", 0).job_end("a", 40);
+  trace.job_event(SessionRecord::JOB_QUEUED, "b", 10).job("c", 60).job_end("c", 70);
+  const Summary summary = summarize(trace.model());
+  EXPECT_EQ(summary.jobs.at(0).queued_ns, 40 * kMs);
+  EXPECT_EQ(summary.jobs.at(0).wall_ns, 0);
+  EXPECT_EQ(summary.jobs.at(1).queued_ns, 60 * kMs);
+}
+
 TEST(Pieces, SubtractCutsOnBothSides) {
   EXPECT_THAT(subtract({{0, 10}, {20, 30}}, {{2, 4}, {8, 22}, {29, 40}}),
               ElementsAre(Pair(0, 2), Pair(4, 8), Pair(22, 29)));
