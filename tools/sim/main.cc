@@ -26,7 +26,7 @@ All figures are simulated. Progress goes to stderr. FILE and its keys: docs/simu
 
 Examples:
   plexrl-sim run cluster.json --html report.html
-  plexrl-sim reproduce optimality --seeds 20 --json
+  plexrl-sim reproduce plexrl-paper --seeds 20 --json
 
 Exit status: 0 done (also when a goal is missed: the rows say so), 1 failed, 2 wrong usage or a bad file.
 )";
