@@ -130,6 +130,7 @@ int run(int argc, char** argv) {
     if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
   }
   std::cout << (line.json ? answer->dump() + "\n" : verb.show(*answer));
+  if (!std::cout.flush()) return complain(cli::kFailed, "stdout: can't be written");
   return cli::kDone;
 }
 
