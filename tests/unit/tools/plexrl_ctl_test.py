@@ -168,13 +168,13 @@ class Trace(Case):
         self.assertEqual((status, out), (1, ""))
         self.assertIn(str(self.root / "state/plexrl/trace"), err)
 
-    def test_a_damaged_trace_is_read_as_far_as_it_goes_and_says_so(self):
+    def test_what_is_no_trace_is_said_and_is_a_failure(self):
         file = self.root / "000000.plxt"
         file.write_bytes(b"this is not a trace")
         status, out, err = self.call(TRACE, "summary", "--json", str(file))
-        self.assertEqual(status, 0)
-        self.assertEqual(json.loads(out)["summary"]["jobs"], [])
+        self.assertEqual((status, out), (1, ""))
         self.assertIn("no frame begins at byte 0 of 19; read up to there", err)
+        self.assertIn("nothing there is a trace", err)
 
 
 if __name__ == "__main__":
