@@ -117,8 +117,9 @@ std::optional<int> make_plan(const Options& options, Plan& plan) {
   }
 
   if (options.join) {
-    if (!plan.env.get("PLEXRL_JOB_ID") || !plan.env.get("PLEXRL_JOB_SECRET")) {
-      return fail(kPlexrlFailed, "--join: not inside a job (PLEXRL_JOB_ID is not set)");
+    for (const char* name : {"PLEXRL_JOB_ID", "PLEXRL_JOB_SECRET"}) {
+      if (plan.env.get(name)) continue;
+      return fail(kPlexrlFailed, std::string("--join: not inside a job (") + name + " is not set)");
     }
   } else {
     auto admission = get_admitted(options, installation, plan.env, say);
