@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <vector>
 
 #include "nodemgr/policy/types.h"
 
@@ -34,9 +33,8 @@ class Durations {
   /// last at most; 0 if there is none longer.
   Duration quantile_beyond(Duration so_far, double q) const;
 
-  /// Bins by number, the shorter durations first; what `add` made and a file can bring back.
+  /// Bins by number, the shorter durations first.
   const std::map<int, Bin>& bins() const { return bins_; }
-  void restore(const std::map<int, Bin>& bins) { bins_ = bins; }
 
  private:
   std::map<int, Bin> bins_;

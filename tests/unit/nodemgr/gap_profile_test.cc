@@ -42,15 +42,6 @@ TEST(Durations, WhatIsOldIsForgotten) {
   EXPECT_LE(seen.weight(), 64);
 }
 
-TEST(Durations, ComeBackFromTheirBins) {
-  Durations seen;
-  for (int i = 1; i < 30; ++i) seen.add(Duration(i * 3'000'000));
-  Durations copy;
-  copy.restore(seen.bins());
-  EXPECT_EQ(copy.quantile(0.7), seen.quantile(0.7));
-  EXPECT_EQ(copy.mean_beyond(20ms), seen.mean_beyond(20ms));
-}
-
 TEST(GapProfile, KnowsNothingBeforeThreeGaps) {
   GapProfile profile;
   profile.add(1s, 10ms);
