@@ -50,8 +50,8 @@ class Slabs {
   /// The session does not use it any more: kept for others of the job. False: not this session's.
   /// An id that is not known is taken for one of an earlier manager, of `bytes`.
   bool give_back(SessionKey session, std::uint64_t id, std::uint64_t bytes);
-  /// A slab of one session becomes another's; returns its descriptor, which stays ours, and its size;
-  /// −1: it is not `from`'s.
+  /// A slab of one session becomes another's; returns its descriptor, which stays ours, and its
+  /// size; −1: it is not `from`'s.
   int hand_over(std::uint64_t id, SessionKey from, SessionKey to, std::uint64_t* bytes);
   /// The session has ended: its slabs are kept for the job, or with the last session, freed by
   /// drop_job.
