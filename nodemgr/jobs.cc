@@ -9,6 +9,7 @@
 
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
+#include "nodemgr/job_processes.h"
 #include "nodemgr/log.h"
 #include "nodemgr/sessions.h"
 #include "nodemgr/settings/cat.h"
@@ -19,6 +20,8 @@ namespace {
 
 constexpr std::uint64_t kMaxPromise = std::uint64_t{1} << 48;
 constexpr std::uint64_t kMaxWaitNs = std::uint64_t{1} << 60;
+/// A job of many short processes is not looked for more often.
+constexpr std::chrono::milliseconds kBetweenLooks{100};
 
 TraceSession trace_of(const Job& job, TraceSession::Event event, const std::string& text) {
   TraceSession record;
@@ -206,6 +209,8 @@ void Jobs::restore(std::unique_ptr<Job> job) {
     added.runner_pidfd = open_process(added.runner_process);
     watch_runner(added);
   }
+  if (added.survivor.is_open()) watch_survivor(added);
+  look_again_soon();
 }
 
 void Jobs::trace_restored() {
@@ -249,6 +254,7 @@ void Jobs::end_if_gone(Job& job) {
     bool refused = !job.admitted && job.runner == nullptr;
     if (!refused) return;
   }
+  if (job.admitted && lives_on(job)) return;
   if (job.runner_pidfd.is_open()) node_.loop.forget(job.runner_pidfd.get());
   log_line(LogLevel::kInfo, "jobs", cat("ended job='", job.name, "' id=", id_text(job.id)));
   if (job.admitted || !job.notice.empty()) {
@@ -267,6 +273,48 @@ void Jobs::end_if_gone(Job& job) {
   node_.jobs.erase(key);
   admit_waiting();
   if (node_.jobs.empty()) idle_();
+}
+
+bool Jobs::lives_on(Job& job) {
+  if (job.survivor.is_open()) return true;
+  JobSearch search = find_process_of(id_text(job.id), job.uid);
+  if (search.answer == JobSearch::Answer::kNone) return false;
+  if (search.answer == JobSearch::Answer::kUnclear) {
+    look_again_soon();
+    return true;
+  }
+  if (job.survivor_pid == 0) {
+    log_line(LogLevel::kInfo, "jobs",
+             cat("goes on without plexrl-run job='", job.name, "' pid=", search.pid));
+  }
+  job.survivor = std::move(search.pidfd);
+  job.survivor_pid = search.pid;
+  watch_survivor(job);
+  return true;
+}
+
+void Jobs::watch_survivor(Job& job) {
+  JobKey key = job.key;
+  node_.loop.watch(job.survivor.get(), EPOLLIN, [this, key](std::uint32_t) {
+    auto it = node_.jobs.find(key);
+    if (it == node_.jobs.end()) return;
+    node_.loop.forget(it->second->survivor.get());
+    it->second->survivor.reset();
+    look_again_soon();
+  });
+}
+
+void Jobs::look_again_soon() {
+  node_.loop.set_timer_once(kSurvivorTimer, boot_now() + kBetweenLooks, [this] {
+    std::vector<JobKey> keys;
+    for (const auto& [key, job] : node_.jobs) {
+      if (job->admitted) keys.push_back(key);
+    }
+    for (JobKey key : keys) {
+      auto it = node_.jobs.find(key);
+      if (it != node_.jobs.end() && it->second->admitted) end_if_gone(*it->second);
+    }
+  });
 }
 
 void Jobs::learn(const Job& job) {

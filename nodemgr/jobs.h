@@ -9,7 +9,8 @@ namespace plexrl::nodemgr {
 
 /// Jobs: admitted when their promise fits the tiers, queued with figures and a remedy when it does
 /// not (or refused at once with kJobNoWait, or when it never can), ended when plexrl-run and every
-/// process have gone.
+/// process have gone: those that joined, and those that may join yet (job_processes.h). One of the
+/// latter, the survivor, is watched when nobody else is left; when it ends we look for another.
 class Jobs {
  public:
   /// `idle` is called whenever the last job has gone.
@@ -20,7 +21,7 @@ class Jobs {
   void resume(Client& client, const Packet& packet);
   void runner_disconnected(Job& job);
   void process_ended(Job& job) { end_if_gone(job); }
-  /// From the journal: admitted, without a connection yet.
+  /// From the journal: admitted, without a connection yet, perhaps with a survivor.
   void restore(std::unique_ptr<Job> job);
   /// Names the restored jobs in the new trace; no plexrl-run may be left that would.
   void trace_restored();
@@ -32,6 +33,9 @@ class Jobs {
   void try_admit(Job& job, std::uint64_t request);
   void admitted(Job& job, std::uint64_t request);
   void end_if_gone(Job& job);
+  bool lives_on(Job& job);
+  void watch_survivor(Job& job);
+  void look_again_soon();
   void watch_runner(Job& job);
   void learn(const Job& job);
 

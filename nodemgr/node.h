@@ -53,6 +53,9 @@ struct Job {
   ProcessIdentity runner_process;
   ScopedFd runner_pidfd;
   std::set<SessionKey> sessions;
+  /// Of a process that lives on without any of these; it may join yet (jobs.h).
+  ScopedFd survivor;
+  pid_t survivor_pid = 0;  ///< the last one; 0: there never was any
 };
 
 /// A process's memory on one GPU, as it reported it. The charged figures are the ledger's.
@@ -171,6 +174,13 @@ struct Node {
 };
 
 /// Timers of the loop, by number.
-enum TimerId : int { kPolicyTimer = 1, kTraceTimer, kProbeTimer, kClockTimer, kIdleTimer };
+enum TimerId : int {
+  kPolicyTimer = 1,
+  kTraceTimer,
+  kProbeTimer,
+  kClockTimer,
+  kIdleTimer,
+  kSurvivorTimer
+};
 
 }  // namespace plexrl::nodemgr

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "nodemgr/ids.h"
+#include "nodemgr/job_processes.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
 
@@ -82,8 +83,13 @@ void bring_back(const Replay& replay, Node& node, Jobs& jobs, Sessions& sessions
     std::unique_ptr<Job> job = job_from(record);
     if (job == nullptr) continue;
     bool has_runner = open_process(job->runner_process).is_open();
-    if (!has_runner && living[id].empty()) continue;
     if (!has_runner) job->runner_process = {};
+    if (!has_runner && living[id].empty()) {
+      JobSearch search = find_process_of(id, job->uid);
+      if (search.answer == JobSearch::Answer::kNone) continue;
+      job->survivor = std::move(search.pidfd);
+      job->survivor_pid = search.pid;
+    }
     Job& restored = *job;
     jobs.restore(std::move(job));
     log_line(LogLevel::kInfo, "recovery",

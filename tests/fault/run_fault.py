@@ -159,6 +159,75 @@ def case_run_and_manager_killed(jobs):
             raise Failure(f"{name} printed something else than alone after its plexrl-run had died")
 
 
+# A process of the job, without CUDA so far, that becomes the command when somebody writes to the FIFO $0.
+LATER = 'read _ < "$0"; exec "$@"'
+
+
+def start_later(jobs, name, script):
+    """Starts the job as a shell that runs `script`; returns the FIFO that LATER waits at."""
+    fifo = jobs.sandbox.folder / f"{name}.fifo"
+    os.mkfifo(fifo)
+    jobs.process[name] = jobs.sandbox.shared(["sh", "-c", script, fifo, *jobs.command(name)], name)
+    return fifo
+
+
+def expect_shared_without_runner(jobs, name, fifo):
+    """The job has no plexrl-run and no CUDA process. Its command, begun now, shares the GPU with bob, and ends well."""
+    del jobs.process[name]
+    jobs.start("bob")
+    jobs.wait_for(lambda states: states.get(name) == ("idle", []) and "bob" in states, f"{name} without a process")
+    fifo.write_text("go\n")
+    (_, holders), (_, waiters) = jobs.one_runs_one_waits()
+    jobs.expect_finished("bob")
+    for pid in holders + waiters:
+        wait_until_gone(pid)
+    if jobs.sandbox.output(name).read_bytes() != jobs.expected[name]:
+        raise Failure(f"{name} printed something else than alone")
+    if jobs.sandbox.errors(name):
+        raise Failure(f"{name} said: {jobs.sandbox.errors(name)}")
+    # The last job has gone, so the manager that plexrl-run started ends, and with it what kept it alive.
+    wait_until(lambda: not jobs.sandbox.socket.exists(), "the manager is still there")
+
+
+def case_left_behind(jobs):
+    """plexrl-run ends before any of the job's processes has used CUDA; what it leaves behind is the job all the same."""
+    fifo = start_later(jobs, "ada", "{ " + LATER + "; } & exit 0")
+    jobs.sandbox.wait(jobs.process["ada"])
+    expect_shared_without_runner(jobs, "ada", fifo)
+
+
+def case_run_killed_early(jobs):
+    """plexrl-run and then the manager are killed before the job's first CUDA call; the job goes on, and is shared."""
+    fifo = start_later(jobs, "ada", LATER)
+    jobs.wait_for(lambda states: "ada" in states, "ada")
+    manager = jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"]
+    jobs.process["ada"].kill()
+    jobs.sandbox.wait(jobs.process["ada"], expected=-signal.SIGKILL)
+    os.kill(manager, signal.SIGKILL)
+    expect_shared_without_runner(jobs, "ada", fifo)
+
+
+def case_everything_killed_early(jobs):
+    """As before, and the witness is killed too: the next plexrl-run's manager finds the job."""
+    fifo = start_later(jobs, "ada", LATER)
+    jobs.wait_for(lambda states: "ada" in states, "ada")
+    manager = jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"]
+    helpers = witnesses(jobs.process["ada"].pid)
+    if len(helpers) != 1:
+        raise Failure(f"plexrl-run has {len(helpers)} witnesses")
+    jobs.process["ada"].kill()
+    jobs.sandbox.wait(jobs.process["ada"], expected=-signal.SIGKILL)
+    for pid in [*helpers, manager]:
+        os.kill(pid, signal.SIGKILL)
+    expect_shared_without_runner(jobs, "ada", fifo)
+
+
+def witnesses(run):
+    """The pids of the witnesses of a plexrl-run."""
+    children = pathlib.Path(f"/proc/{run}/task/{run}/children").read_text().split()
+    return [int(pid) for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "plexrl-witness"]
+
+
 def case_no_manager_answers(jobs):
     """A process of a job whose manager is not there, and does not come, says so in one line and runs unshared."""
     ids = dict.fromkeys(("PLEXRL_JOB_ID", "PLEXRL_JOB_SECRET"), "1" * 32)
@@ -225,10 +294,14 @@ def case_manager_point(jobs, point):
 
 
 def wait_until_gone(pid):
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), f"process {pid} is still there")
+
+
+def wait_until(condition, otherwise):
     deadline = time.monotonic() + PATIENCE_S
-    while pathlib.Path(f"/proc/{pid}").exists():
+    while not condition():
         if time.monotonic() > deadline:
-            raise Failure(f"process {pid} is still there")
+            raise Failure(otherwise)
         time.sleep(POLL_S)
 
 

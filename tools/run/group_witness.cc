@@ -23,7 +23,7 @@ constexpr char kFarewell = '.';
 
 // The witness's life: one question (a byte), one answer (the mask), until it is dismissed or the
 // other end closes.
-[[noreturn]] void witness(int socket, const std::function<void()>& inherit) {
+[[noreturn]] void witness(int socket, const std::function<void(bool was_killed)>& inherit) {
   prctl(PR_SET_NAME, "plexrl-witness");
   const int inherited = fcntl(socket, F_DUPFD, 3);
   dup2(inherited, 0);
@@ -33,9 +33,8 @@ constexpr char kFarewell = '.';
   sigfillset(&all);
   const int signals = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
   const auto parent = static_cast<std::uint32_t>(getppid());
-  char question;
-  while (recv(0, &question, 1, 0) == 1) {
-    if (question == kFarewell) _exit(0);
+  char question = 0;
+  while (recv(0, &question, 1, 0) == 1 && question != kFarewell) {
     std::uint64_t seen = 0;
     signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == sizeof info) {
@@ -47,13 +46,13 @@ constexpr char kFarewell = '.';
   }
   dup2(1, 0);
   close(signals);
-  inherit();
+  inherit(question != kFarewell);
   _exit(0);
 }
 
 }  // namespace
 
-GroupWitness::GroupWitness(const std::function<void()>& inherit) {
+GroupWitness::GroupWitness(const std::function<void(bool was_killed)>& inherit) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
   ScopedFd ours(ends[0]), its(ends[1]);

@@ -17,16 +17,16 @@ namespace plexrl::run {
 /// The witness is a small child in the same group that blocks all signals and counts as "seen" what
 /// arrives. The kernel signals the members of a group from the newest to the oldest, so when
 /// plexrl-run has a group's signal its witness has it already. The witness holds no file of
-/// plexrl-run's. It ends with plexrl-run; when that was killed it first does what an heir has to
-/// do. A SIGSTOP to the group stops it too; when plexrl-run has been continued alone and asks, it
+/// plexrl-run's. When plexrl-run has ended or was killed, it does what an heir has to do and ends.
+/// A SIGSTOP to the group stops it too; when plexrl-run has been continued alone and asks, it
 /// continues the witness.
 class GroupWitness {
  public:
   /// Forks the witness. To be called with all signals blocked, and before threads are started.
   /// Without a process to be had there is no witness, and every signal counts as sent to us alone.
-  /// `inherit` runs in the witness when plexrl-run has gone without saying so, with /dev/null as
-  /// standard files.
-  explicit GroupWitness(const std::function<void()>& inherit);
+  /// `inherit` runs in the witness when it has been dismissed, or else (`was_killed`) plexrl-run
+  /// has gone without saying so, with /dev/null as standard files.
+  explicit GroupWitness(const std::function<void(bool was_killed)>& inherit);
   /// As `dismiss`, and waits for its end.
   ~GroupWitness();
   GroupWitness(const GroupWitness&) = delete;
@@ -36,7 +36,7 @@ class GroupWitness {
   /// answer is given once; the next signal of that number is another one.
   bool group_got(int signal);
 
-  /// The job has ended: nothing is left to inherit. To be called before plexrl-run ends.
+  /// The job's first process has ended. To be called before plexrl-run ends.
   void dismiss();
 
  private:

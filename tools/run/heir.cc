@@ -1,9 +1,16 @@
 #include "tools/run/heir.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <thread>
+#include <utility>
+
+#include "nodemgr/job_processes.h"
 
 namespace plexrl::run {
 namespace {
@@ -11,6 +18,23 @@ namespace {
 constexpr std::chrono::milliseconds kFirstDelay{20};
 constexpr std::chrono::milliseconds kLongestDelay{2000};
 constexpr int kMaxFailures = 150;  // in a row
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+
+// Returns when no process of the job is left; `found_one` is called once, when there is one.
+void wait_for_the_last(const std::string& job_id, const std::function<void()>& found_one) {
+  using Answer = nodemgr::JobSearch::Answer;
+  bool is_first = true;
+  for (;;) {
+    const nodemgr::JobSearch search = nodemgr::find_process_of(job_id, geteuid());
+    if (search.answer == Answer::kNone) return;
+    if (search.answer == Answer::kFound) {
+      if (std::exchange(is_first, false)) found_one();
+      pollfd end{search.pidfd.get(), POLLIN, 0};
+      poll(&end, 1, -1);
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
 
 }  // namespace
 
@@ -31,6 +55,11 @@ void keep_manager_alive(ManagerStart& start) {
     std::this_thread::sleep_for(delay);
     delay = std::min(delay * 2, kLongestDelay);
   }
+}
+
+void keep_manager_alive_for(const std::string& job_id, ManagerStart& start) {
+  wait_for_the_last(job_id,
+                    [&start] { std::thread([&start] { keep_manager_alive(start); }).detach(); });
 }
 
 }  // namespace plexrl::run

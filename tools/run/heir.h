@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "tools/run/manager_start.h"
 
 namespace plexrl::run {
@@ -12,5 +14,9 @@ namespace plexrl::run {
 /// its socket away, and then this returns. So it does when no manager can be started for some
 /// minutes.
 void keep_manager_alive(ManagerStart& start);
+
+/// The same when plexrl-run has ended and has left processes of the job behind: until the last of
+/// them has gone. Returns at once when there is none. `start` must live until the process ends.
+void keep_manager_alive_for(const std::string& job_id, ManagerStart& start);
 
 }  // namespace plexrl::run

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "nodemgr/job_processes.h"
 #include "tools/run/admission.h"
 #include "tools/run/exit_status.h"
 #include "tools/run/group_witness.h"
@@ -142,14 +143,24 @@ Supervisor::Job supervised(Admission& admission) {
                      .submit = admission.submit}};
 }
 
+// What the witness does when plexrl-run has gone. It is a copy of plexrl-run, but no part of the
+// job around that.
+void inherit(Plan& plan, bool was_killed) {
+  if (!plan.admission || !plan.admission->start) return;
+  nodemgr::leave_job_environment();
+  if (was_killed) {
+    keep_manager_alive(*plan.admission->start);
+  } else {
+    keep_manager_alive_for(plan.env.get("PLEXRL_JOB_ID"), *plan.admission->start);
+  }
+}
+
 int run(const Options& options) {
   Plan plan{.env = EnvBlock(environ), .admission = std::nullopt};
   if (const auto status = make_plan(options, plan)) return *status;
 
   const BlockedSignals signals;
-  GroupWitness witness([&plan] {
-    if (plan.admission && plan.admission->start) keep_manager_alive(*plan.admission->start);
-  });
+  GroupWitness witness([&plan](bool was_killed) { inherit(plan, was_killed); });
   auto job = JobProcess::start(options.command, plan.env, signals);
   if (!job.ok()) {
     const int status = absl::IsNotFound(job.status()) ? kNotFound : kCannotExecute;

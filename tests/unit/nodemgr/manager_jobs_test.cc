@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <spawn.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
+#include "nodemgr/ids.h"
 #include "tests/unit/nodemgr/manager_fixture.h"
 
 namespace plexrl::nodemgr::test {
@@ -74,6 +78,48 @@ TEST_F(ManagerTest, AJobEndsWhenItsRunnerAndAllProcessesHaveGone) {
   process.peer.kill();
   while (!manager_->node().jobs.empty()) manager_->run_once(std::chrono::nanoseconds(-1));
   EXPECT_TRUE(manager_->node().sessions.empty());
+}
+
+/// A process without CUDA that has this in its environment. It lives as long as the object.
+class Bystander {
+ public:
+  explicit Bystander(const std::string& variable) {
+    std::string program = "/bin/sleep", duration = "infinity", entry = variable;
+    char* arguments[] = {program.data(), duration.data(), nullptr};
+    char* environment[] = {entry.data(), nullptr};
+    EXPECT_EQ(::posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments, environment), 0);
+  }
+  ~Bystander() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST_F(ManagerTest, AJobLivesOnInAProcessThatHasNotJoinedAlsoForTheNextManager) {
+  FakeJob job = admit(100 * kMiB);
+  auto bystander = std::make_unique<Bystander>(cat("PLEXRL_JOB_ID=", id_text(job.admitted.job)));
+  job.runner.kill();
+  pump();
+  ASSERT_EQ(manager_->node().jobs.size(), 1u);
+  join(job);
+  crash_manager();
+  start_manager();
+  ASSERT_EQ(manager_->node().jobs.size(), 1u);
+  join(job);
+  bystander.reset();
+  while (!manager_->node().jobs.empty()) manager_->run_once(std::chrono::nanoseconds(-1));
+}
+
+TEST_F(ManagerTest, ProcessesOfOtherJobsKeepNoJobAlive) {
+  FakeJob job = admit(100 * kMiB);
+  const std::string id = id_text(job.admitted.job);
+  const Bystander longer(cat("PLEXRL_JOB_ID=", id, "0"));
+  const Bystander other(cat("OLD_PLEXRL_JOB_ID=", id));
+  job.runner.kill();
+  while (!manager_->node().jobs.empty()) manager_->run_once(std::chrono::nanoseconds(-1));
 }
 
 // ---- who may join
