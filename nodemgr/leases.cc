@@ -142,7 +142,7 @@ void Leases::merge(LeaseGang& into, LeaseGang& from) {
   for (int gpu = 0; gpu < policy::kMaxGpus; ++gpu) {
     if ((from.gpus >> gpu & 1) != 0) memory_event(into, gpu);
   }
-  switches_.gone(static_cast<std::uint64_t>(from.id));
+  switches_.gone(who(from), boot_now());
   trace_state(from, "gone", "merged");
   gangs_.erase(static_cast<std::uint64_t>(from.id));
 }
@@ -156,7 +156,7 @@ void Leases::leave(Session& session) {
   if (gang->sessions.empty()) {
     events_.push_back(policy::GangGone{gang->id});
     if (gang->epoch != kNoEpoch) switches_.revoked(who(*gang), gang->gpus, boot_now());
-    switches_.gone(static_cast<std::uint64_t>(gang->id));
+    switches_.gone(who(*gang), boot_now());
     trace_state(*gang, "gone", "all processes have ended");
     gangs_.erase(static_cast<std::uint64_t>(gang->id));
     return;

@@ -90,6 +90,9 @@ class Leases {
   const policy::State& state() const { return state_; }
   const std::map<std::uint64_t, LeaseGang>& gangs() const { return gangs_; }
   bool is_switching() const;
+  /// Writes to the trace which gangs are in a gap, where that is not known yet.
+  void trace_open_gaps() { switches_.tell_open_gaps(); }
+  bool has_untraced_gaps() const { return switches_.has_untold_gaps(); }
   std::uint64_t grants() const { return counter_; }
 
  private:

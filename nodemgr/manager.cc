@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& 
 
 Manager::~Manager() {
   if (node_.trace != nullptr) {
+    if (leases_ != nullptr) leases_->trace_open_gaps();
     TraceSession stop;
     stop.event = TraceSession::Event::kManagerStop;
     node_.trace->add(stop);
@@ -229,8 +230,11 @@ int Manager::run_once(std::chrono::nanoseconds longest) {
       std::atomic_ref<std::uint64_t>(page->heartbeat_ns).store(beat, std::memory_order_relaxed);
     }
   }
-  if (node_.trace->is_dirty()) {
-    node_.loop.set_timer_once(kTraceTimer, boot_now() + 500ms, [this] { node_.trace->flush(); });
+  if (node_.trace->is_dirty() || leases_->has_untraced_gaps()) {
+    node_.loop.set_timer_once(kTraceTimer, boot_now() + 500ms, [this] {
+      leases_->trace_open_gaps();
+      node_.trace->flush();
+    });
   }
   if (!node_.journal_failed && node_.journal->bytes() > kJournalCompactBytes) {
     node_.journal_failed = !node_.journal->rewrite(snapshot(node_, *leases_)).ok();

@@ -1,5 +1,6 @@
 #include "nodemgr/switch_log.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace plexrl::nodemgr {
@@ -126,7 +127,7 @@ void SwitchLog::running(const Who& newcomer, std::uint64_t gpus, Instant now) {
 
 void SwitchLog::idle(const Who& gang, Instant since) {
   Gap& gap = gaps_[gang.gang];
-  if (!gap.is_open) gap = {since, true, false};
+  if (!gap.is_open) gap = {gang.job, since, true, false, false};
 }
 
 void SwitchLog::busy(const Who& gang, Instant at) {
@@ -142,6 +143,23 @@ void SwitchLog::lent(std::uint64_t gang) {
   if (gap.is_open) gap.was_lent = true;
 }
 
-void SwitchLog::gone(std::uint64_t gang) { gaps_.erase(gang); }
+void SwitchLog::gone(const Who& gang, Instant at) {
+  busy(gang, at);
+  gaps_.erase(gang.gang);
+}
+
+bool SwitchLog::has_untold_gaps() const {
+  return std::any_of(gaps_.begin(), gaps_.end(), [](const auto& entry) {
+    return entry.second.is_open && !entry.second.is_told;
+  });
+}
+
+void SwitchLog::tell_open_gaps() {
+  for (auto& [gang, gap] : gaps_) {
+    if (!gap.is_open || gap.is_told) continue;
+    trace_.add(TraceGap{gap.job, gang, ns(gap.since), 0, gap.was_lent});
+    gap.is_told = true;
+  }
+}
 
 }  // namespace plexrl::nodemgr

@@ -45,7 +45,11 @@ class SwitchLog {
   void busy(const Who& gang, Instant at);
   /// The gang lost its lease: its current gap, if it is in one, was lent.
   void lent(std::uint64_t gang);
-  void gone(std::uint64_t gang);
+  void gone(const Who& gang, Instant at);
+  /// Tells the gaps that are open, each once: a trace that is read meanwhile, or that ends here,
+  /// has them.
+  void tell_open_gaps();
+  bool has_untold_gaps() const;
 
  private:
   /// One change of holder, as far as it is known.
@@ -61,9 +65,11 @@ class SwitchLog {
     Who last_holder;
   };
   struct Gap {
+    std::string job;
     Instant since{0};
     bool is_open = false;
     bool was_lent = false;
+    bool is_told = false;
   };
   template <typename Visit>
   void each(std::uint64_t gpus, Visit visit) {

@@ -78,7 +78,7 @@ struct TracePaging {
 struct TraceGap {
   std::string job_id;
   std::uint64_t gang = 0;
-  std::uint64_t start_ns = 0, end_ns = 0;
+  std::uint64_t start_ns = 0, end_ns = 0;  ///< end 0: not over yet
   bool lent = false;
 };
 

@@ -46,6 +46,16 @@ def busy_by_trace(trace, asked_ns):
     return busy / 1e9, len(gaps)
 
 
+def check_summary(trace):
+    """The job had its lease for longer than it used it, and the summary tells the two apart."""
+    job, gpu = trace["summary"]["jobs"][0], trace["summary"]["gpus"][0]
+    gaps = sum(gap["length_ns"] for gap in trace["gaps"]) / 1e9
+    if not trace["summary"]["has_activity"] or not 0 < job["duty_ratio"] < 1 or not 0 < job["busy_s"] < job["held_s"]:
+        raise Failure(f"a job that used the GPU half of the time: {job}")
+    if not close(job["busy_s"] + gaps, job["held_s"]) or not close(job["busy_s"], gpu["busy_s"]):
+        raise Failure(f"busy for {job['busy_s']} s and {gaps} s of gaps, of {job['held_s']} s held; the GPU: {gpu}")
+
+
 def close(a, b):
     return abs(a - b) <= ROUNDING * max(a, b) + 0.02
 
@@ -102,8 +112,9 @@ def duty(sandbox):
     manager = sandbox.status["manager"]
     busy = check_gpu(sandbox.status, int(output.split()[1]) / 1e9)
     check_job(sandbox.status["jobs"][0])
-    traced, gaps = busy_by_trace(sandbox.trace("export", "--format", "json"),
-                                 manager["started_mono_ns"] + int(manager["uptime_s"] * 1e9))
+    trace = sandbox.trace("export", "--format", "json")
+    traced, gaps = busy_by_trace(trace, manager["started_mono_ns"] + int(manager["uptime_s"] * 1e9))
+    check_summary(trace)
     if not close(busy, traced):
         raise Failure(f"plexrl-ctl: busy for {busy:.3f} s; trace: {traced:.3f} s")
     return f"busy for {busy:.3f} s by plexrl-ctl, {traced:.3f} s by the trace, with {gaps} gaps"

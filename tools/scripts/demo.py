@@ -181,7 +181,7 @@ def table(gpu, alone, together, makespan):
     switching = sum(swap["stages"][stage] for swap in swaps for stage in ("drain_ns", "evict_ns", "load_ns")) / 1e9
     busy = gpu.busy_s("together")
     if busy is None:
-        busy = sum(summary[name]["duty_ratio"] * makespan for name in JOBS)
+        busy = sum(summary[name]["busy_s"] for name in JOBS)
     rows = [["", *(f"{name} alone" for name in JOBS), "one after the other", "together"],
             ["makespan", *(f"{alone[name].seconds:.1f} s" for name in JOBS), f"{total:.1f} s", f"{makespan:.1f} s"],
             ["GPU duty", *(f"{alone[n].times['device_s'] / alone[n].seconds:.0%}" for n in JOBS),

@@ -130,7 +130,7 @@ class Builder {
     job.end_ns = at;
     end_queue(job);
     for (Gang& gang : model_.gangs) {
-      if (gang.job_id == id) close_gang(gang, at);
+      if (gang.job_id == id) end_gang(gang, at);
     }
   }
 
@@ -169,14 +169,34 @@ class Builder {
     for (std::uint64_t mask = lease.gpus_mask(); mask != 0; mask &= mask - 1) {
       gpu_of(static_cast<std::uint32_t>(__builtin_ctzll(mask)));
     }
-    if (lease.state() == "gone") return;
+    if (lease.state() == "gone") return end_gap(gang, at);
     gang.slices.push_back({at, kOpen, lease.state(), lease.gpus_mask(), lease.epoch().generation(),
                            lease.epoch().counter(), lease.reason()});
   }
 
-  void take_gap(const GapRecord& gap) {
-    model_.gaps.push_back({gap.job_id(), gap.gang(), static_cast<std::int64_t>(gap.start_ns()),
-                           static_cast<std::int64_t>(gap.end_ns()), gap.cause(), gap.lent()});
+  void take_gap(const GapRecord& record) {
+    const Gap gap{record.job_id(),
+                  record.gang(),
+                  static_cast<std::int64_t>(record.start_ns()),
+                  static_cast<std::int64_t>(record.end_ns()),
+                  record.cause(),
+                  record.lent()};
+    model_.has_activity = true;
+    open_gaps_.erase({gap.job_id, gap.gang});
+    if (record.end_ns() == 0) {
+      open_gaps_.insert({{gap.job_id, gap.gang}, gap});
+    } else {
+      model_.gaps.push_back(gap);
+    }
+  }
+
+  // A gap that goes on lasts, as far as is known, until the gang is not seen any more.
+  void end_gap(const Gang& gang, std::int64_t at) {
+    const auto open = open_gaps_.extract({gang.job_id, gang.id});
+    if (open.empty()) return;
+    Gap gap = open.mapped();
+    gap.end_ns = std::max(at, gap.start_ns);
+    model_.gaps.push_back(std::move(gap));
   }
 
   void take_memory(std::int64_t at, const MemoryRecord& memory) {
@@ -205,8 +225,13 @@ class Builder {
     if (last.length_ns() == 0) gang.slices.pop_back();
   }
 
+  void end_gang(Gang& gang, std::int64_t at) {
+    close_gang(gang, at);
+    end_gap(gang, at);
+  }
+
   void close_everything(std::int64_t at) {
-    for (Gang& gang : model_.gangs) close_gang(gang, at);
+    for (Gang& gang : model_.gangs) end_gang(gang, at);
     for (Process& process : model_.processes) {
       if (process.end_ns == 0) process.end_ns = std::max(at, process.start_ns);
     }
@@ -218,12 +243,10 @@ class Builder {
   }
 
   void gaps_from_idle_slices() {
-    const auto recorded = model_.gaps;
+    std::set<std::pair<std::string, std::uint64_t>> recorded;
+    for (const Gap& gap : model_.gaps) recorded.emplace(gap.job_id, gap.gang);
     for (const Gang& gang : model_.gangs) {
-      const bool has_records = std::any_of(recorded.begin(), recorded.end(), [&](const Gap& gap) {
-        return gap.job_id == gang.job_id && gap.gang == gang.id;
-      });
-      if (has_records) continue;
+      if (recorded.contains({gang.job_id, gang.id})) continue;
       for (const Slice& slice : gang.slices) {
         if (slice.state != "idle") continue;
         model_.gaps.push_back(
@@ -265,6 +288,7 @@ class Builder {
   std::int64_t now_ = 0;
   std::map<std::string, std::int64_t> queued_since_;
   std::set<std::string> admitted_;
+  std::map<std::pair<std::string, std::uint64_t>, Gap> open_gaps_;  ///< by job and gang
   std::map<std::tuple<std::string, std::uint64_t, std::uint32_t>, MemoryRecord> memory_;
 };
 
@@ -323,6 +347,8 @@ Pieces subtract(const Pieces& from, const Pieces& what) {
   }
   return left;
 }
+
+Pieces common(const Pieces& a, const Pieces& b) { return subtract(a, subtract(a, b)); }
 
 std::int64_t total_ns(const Pieces& pieces) {
   std::int64_t total = 0;

@@ -105,6 +105,7 @@ struct Model {
   std::vector<Swap> swaps;     ///< by time
   std::vector<Paging> paging;  ///< in the order in which they ended
   std::vector<Gap> gaps;       ///< as recorded; for gangs without any, their idle slices
+  bool has_activity = false;   ///< it tells when gangs had work outstanding: any gap is recorded
   std::vector<MemoryPoint> memory;
   std::vector<Problem> problems;
   std::vector<Decision> decisions;
@@ -128,6 +129,7 @@ Model build_model(const RawTrace& trace);
 using Pieces = std::vector<std::pair<std::int64_t, std::int64_t>>;
 Pieces merge(Pieces pieces);
 Pieces subtract(const Pieces& from, const Pieces& what);  ///< both merged
+Pieces common(const Pieces& a, const Pieces& b);          ///< both merged
 std::int64_t total_ns(const Pieces& pieces);
 
 }  // namespace plexrl::trace

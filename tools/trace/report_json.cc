@@ -41,6 +41,9 @@ Json job_json(const JobSummary& job) {
           {"waiting_s", seconds(job.waiting_ns)},
           {"paging_s", seconds(job.paging_ns)},
           {"draining_s", seconds(job.draining_ns)},
+          {"paused_s", seconds(job.paused_ns)},
+          {"held_s", seconds(job.held_ns)},
+          {"busy_s", seconds(job.busy_ns)},
           {"idle_s", seconds(job.idle_ns)},
           {"idle_by", idle_by},
           {"duty_ratio", job.duty_ratio()},
@@ -62,6 +65,8 @@ Json gpu_json(const GpuSummary& gpu) {
           {"name", text_or_null(gpu.gpu.name)},
           {"simulated", gpu.gpu.simulated},
           {"running_s", seconds(gpu.running_ns)},
+          {"held_s", seconds(gpu.held_ns)},
+          {"busy_s", seconds(gpu.busy_ns)},
           {"switching_s", seconds(gpu.switching_ns)},
           {"duty_ratio", gpu.duty_ratio},
           {"swaps", gpu.swaps}};
@@ -222,6 +227,7 @@ Json summary_json(const Model& model, const Summary& summary) {
   Json object = head(model);
   Json& inner = object["summary"];
   inner["span_s"] = seconds(summary.span_ns);
+  inner["has_activity"] = model.has_activity;
   inner["jobs"] = Json::array();
   for (const JobSummary& job : summary.jobs) inner["jobs"].push_back(job_json(job));
   inner["gpus"] = Json::array();

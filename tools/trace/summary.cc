@@ -5,28 +5,62 @@
 namespace plexrl::trace {
 namespace {
 
-// Idle time by cause: each gap counts as far as the gang was idle in it.
-void add_idle_causes(const Model& model, const Gang& gang, JobSummary& job) {
-  Pieces unexplained = merge(pieces_in(gang, "idle"));
+using GapsByGang = std::map<std::pair<std::string, std::uint64_t>, Pieces>;
+
+Pieces pieces_in_any(const Gang& gang, std::initializer_list<const char*> states, int gpu) {
+  Pieces pieces;
+  for (const char* state : states) {
+    for (const auto& piece : pieces_in(gang, state, gpu)) pieces.push_back(piece);
+  }
+  return merge(std::move(pieces));
+}
+
+const Pieces& gaps_of(const GapsByGang& gaps, const Gang& gang) {
+  static const Pieces kNone;
+  const auto found = gaps.find({gang.job_id, gang.id});
+  return found == gaps.end() ? kNone : found->second;
+}
+
+// Idle time by cause: of gaps that overlap, the one that began first counts.
+void add_idle_causes(const Model& model, const Gang& gang, const Pieces& idle, JobSummary& job) {
+  std::map<std::string, Pieces> by_cause;
   for (const Gap& gap : model.gaps) {
     if (gap.job_id != gang.job_id || gap.gang != gang.id || gap.cause.empty()) continue;
-    const Pieces rest = subtract(unexplained, {{gap.start_ns, gap.end_ns}});
+    by_cause[gap.cause].emplace_back(gap.start_ns, gap.end_ns);
+  }
+  std::vector<std::pair<std::int64_t, std::string>> order;
+  for (auto& [cause, pieces] : by_cause) {
+    pieces = merge(std::move(pieces));
+    if (!pieces.empty()) order.emplace_back(pieces.front().first, cause);
+  }
+  std::sort(order.begin(), order.end());
+  Pieces unexplained = idle;
+  for (const auto& [begin, cause] : order) {
+    Pieces rest = subtract(unexplained, by_cause[cause]);
     const std::int64_t explained = total_ns(unexplained) - total_ns(rest);
-    if (explained > 0) job.idle_by_ns[gap.cause] += explained;
-    unexplained = rest;
+    if (explained > 0) job.idle_by_ns[cause] += explained;
+    unexplained = std::move(rest);
   }
   if (!unexplained.empty()) job.idle_by_ns["unknown"] += total_ns(unexplained);
 }
 
-void add_gang(const Model& model, const Gang& gang, JobSummary& job) {
+void add_gang(const Model& model, const Gang& gang, const Pieces& gaps, JobSummary& job) {
   for (const Slice& slice : gang.slices) {
     if (slice.state == "running") job.running_ns += slice.length_ns();
     if (slice.state == "waiting") job.waiting_ns += slice.length_ns();
     if (slice.state == "loading") job.paging_ns += slice.length_ns();
     if (slice.state == "draining") job.draining_ns += slice.length_ns();
-    if (slice.state == "idle") job.idle_ns += slice.length_ns();
+    if (slice.state == "paused") job.paused_ns += slice.length_ns();
+    job.gangs_ns += slice.length_ns();
   }
-  add_idle_causes(model, gang, job);
+  const Activity activity = activity_of(gang, gaps);
+  job.held_ns += total_ns(pieces_in_any(gang, {"running", "loading", "draining"}, -1));
+  job.busy_ns += total_ns(activity.busy);
+  Pieces idle = pieces_in(gang, "idle");
+  idle.insert(idle.end(), activity.held_idle.begin(), activity.held_idle.end());
+  idle = merge(std::move(idle));
+  job.idle_ns += total_ns(idle);
+  add_idle_causes(model, gang, idle, job);
 }
 
 // Every process tells what it moved; what left while no holder changed is in no swap.
@@ -62,24 +96,30 @@ void add_swaps(const Model& model, JobSummary& job) {
   }
 }
 
-GpuSummary summarize_gpu(const Model& model, const Gpu& gpu, std::int64_t span_ns) {
+GpuSummary summarize_gpu(const Model& model, const GapsByGang& gaps, const Gpu& gpu,
+                         std::int64_t span_ns) {
   GpuSummary summary{.gpu = gpu};
-  Pieces running, switching = switches_of(model, gpu.index);
+  const int index = static_cast<int>(gpu.index);
+  Pieces running, held, busy, switching = switches_of(model, gpu.index);
+  const auto add = [](Pieces& to, const Pieces& pieces) {
+    to.insert(to.end(), pieces.begin(), pieces.end());
+  };
   for (const Gang& gang : model.gangs) {
-    const int index = static_cast<int>(gpu.index);
-    for (const auto& piece : pieces_in(gang, "running", index)) running.push_back(piece);
-    for (const char* state : {"loading", "draining"}) {
-      for (const auto& piece : pieces_in(gang, state, index)) switching.push_back(piece);
-    }
+    add(running, pieces_in(gang, "running", index));
+    add(busy, activity_of(gang, gaps_of(gaps, gang), index).busy);
+    add(switching, pieces_in_any(gang, {"loading", "draining"}, index));
+    add(held, pieces_in_any(gang, {"running", "loading", "draining"}, index));
   }
   running = merge(std::move(running));
   summary.running_ns = total_ns(running);
+  summary.held_ns = total_ns(merge(std::move(held)));
+  summary.busy_ns = total_ns(merge(std::move(busy)));
   summary.switching_ns = total_ns(subtract(merge(std::move(switching)), running));
   summary.swaps = static_cast<std::uint64_t>(
       std::count_if(model.swaps.begin(), model.swaps.end(),
                     [&](const Swap& swap) { return swap.record.gpu_index() == gpu.index; }));
   if (span_ns > 0) {
-    summary.duty_ratio = static_cast<double>(summary.running_ns) / static_cast<double>(span_ns);
+    summary.duty_ratio = static_cast<double>(summary.busy_ns) / static_cast<double>(span_ns);
   }
   return summary;
 }
@@ -87,14 +127,28 @@ GpuSummary summarize_gpu(const Model& model, const Gpu& gpu, std::int64_t span_n
 }  // namespace
 
 double JobSummary::duty_ratio() const {
-  const auto all = running_ns + waiting_ns + paging_ns + draining_ns + idle_ns;
-  return all == 0 ? 0 : static_cast<double>(running_ns) / static_cast<double>(all);
+  return gangs_ns == 0 ? 0 : static_cast<double>(busy_ns) / static_cast<double>(gangs_ns);
 }
 
 double JobSummary::slowdown_ratio() const {
-  const auto alone = running_ns + idle_ns;
-  const auto all = alone + waiting_ns + paging_ns + draining_ns;
-  return alone == 0 ? 0 : static_cast<double>(all) / static_cast<double>(alone);
+  const auto all = gangs_ns - paused_ns;
+  const auto alone = all - waiting_ns - paging_ns - draining_ns;
+  return alone <= 0 ? 0 : static_cast<double>(all) / static_cast<double>(alone);
+}
+
+Activity activity_of(const Gang& gang, const Pieces& gaps, int gpu) {
+  const Pieces runs = pieces_in_any(gang, {"running", "draining"}, gpu);
+  Pieces busy = subtract(runs, gaps);
+  return {busy, subtract(runs, busy)};
+}
+
+GapsByGang gaps_by_gang(const Model& model) {
+  GapsByGang gaps;
+  for (const Gap& gap : model.gaps) {
+    gaps[{gap.job_id, gap.gang}].emplace_back(gap.start_ns, gap.end_ns);
+  }
+  for (auto& [gang, pieces] : gaps) pieces = merge(std::move(pieces));
+  return gaps;
 }
 
 Pieces switches_of(const Model& model, std::uint32_t gpu) {
@@ -119,6 +173,7 @@ Pieces pieces_in(const Gang& gang, const std::string& state, int gpu) {
 
 Summary summarize(const Model& model) {
   Summary summary;
+  const GapsByGang gaps = gaps_by_gang(model);
   std::int64_t first = INT64_MAX, last = 0;
   for (const Job& job : model.jobs) {
     first = std::min(first, job.start_ns);
@@ -130,12 +185,14 @@ Summary summarize(const Model& model) {
     line.user = job.user;
     line.wall_ns = job.end_ns - job.start_ns;
     line.queued_ns = job.queued_ns;
-    for (const Gang* gang : model.gangs_of(job.id)) add_gang(model, *gang, line);
+    for (const Gang* gang : model.gangs_of(job.id)) {
+      add_gang(model, *gang, gaps_of(gaps, *gang), line);
+    }
     add_swaps(model, line);
   }
   if (!model.jobs.empty()) summary.span_ns = last - first;
   for (const Gpu& gpu : model.gpus) {
-    summary.gpus.push_back(summarize_gpu(model, gpu, summary.span_ns));
+    summary.gpus.push_back(summarize_gpu(model, gaps, gpu, summary.span_ns));
   }
   return summary;
 }

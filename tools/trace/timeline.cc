@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,14 +21,18 @@ struct Look {
   const char* colour;   ///< SGR parameters
 };
 
+// Of a slice that is part of a running one: nothing is outstanding.
+constexpr const char* kHeldIdle = "held idle";
+
 // In order of what is shown when two states take as much of a cell.
-constexpr std::array<Look, 7> kLooks = {{
-    {"running", "running", "#", "█", "32"},
+constexpr std::array<Look, 8> kLooks = {{
+    {"running", "busy", "#", "█", "32"},
+    {kHeldIdle, "held, idle", "=", "━", "36"},
     {"loading", "paging", "+", "▓", "35"},
     {"draining", "draining", "-", "▒", "33"},
     {"waiting", "waiting", ".", "░", "31"},
     {"queued", "queued", "q", "q", "31"},
-    {"paused", "paused", "p", "p", "36"},
+    {"paused", "paused", "p", "p", "90"},
     {"idle", "idle", "_", "·", "90"},
 }};
 constexpr int kNothing = -1;
@@ -55,15 +60,46 @@ void add_evictions(const Model& model, const Gpu& gpu, Row& row) {
   }
 }
 
+// The gang's slices, with running ones cut where they are busy and where they are not.
+std::vector<Slice> split_at_gaps(const Gang& gang, const Pieces& gaps) {
+  std::vector<Slice> slices;
+  auto next = gaps.begin();
+  for (const Slice& slice : gang.slices) {
+    while (next != gaps.end() && next->second <= slice.start_ns) ++next;
+    std::int64_t at = slice.start_ns;
+    const auto until = [&](std::int64_t end, const char* state) {
+      if (end <= at) return;
+      Slice piece = slice;
+      piece.start_ns = at;
+      piece.end_ns = at = end;
+      piece.state = state;
+      slices.push_back(std::move(piece));
+    };
+    for (auto gap = next;
+         slice.state == "running" && gap != gaps.end() && gap->first < slice.end_ns; ++gap) {
+      until(gap->first, "running");
+      until(std::min(gap->second, slice.end_ns), kHeldIdle);
+    }
+    until(slice.end_ns, slice.state.c_str());
+  }
+  return slices;
+}
+
 std::vector<Row> rows_of(const Model& model) {
   std::vector<Row> rows;
+  const auto gaps = gaps_by_gang(model);
+  std::map<const Gang*, std::vector<Slice>> shown;
+  for (const Gang& gang : model.gangs) {
+    const auto its = gaps.find({gang.job_id, gang.id});
+    shown[&gang] = its == gaps.end() ? gang.slices : split_at_gaps(gang, its->second);
+  }
   for (const Gpu& gpu : model.gpus) {
     Row& row = rows.emplace_back();
     row.label = absl::StrCat("GPU ", gpu.index);
     for (const Gang& gang : model.gangs) {
-      for (const Slice& slice : gang.slices) {
-        const bool holds =
-            slice.state == "running" || slice.state == "loading" || slice.state == "draining";
+      for (const Slice& slice : shown[&gang]) {
+        const bool holds = slice.state == "running" || slice.state == kHeldIdle ||
+                           slice.state == "loading" || slice.state == "draining";
         if (holds && ((slice.gpus_mask >> gpu.index) & 1) != 0) row.slices.push_back(slice);
       }
     }
@@ -72,7 +108,7 @@ std::vector<Row> rows_of(const Model& model) {
   for (const Gang& gang : model.gangs) {
     const bool only_gang = model.gangs_of(gang.job_id).size() == 1;
     const std::string name = model.job_name(gang.job_id);
-    rows.push_back({only_gang ? name : absl::StrCat(name, "/", gang.id), gang.slices});
+    rows.push_back({only_gang ? name : absl::StrCat(name, "/", gang.id), shown[&gang]});
   }
   return rows;
 }

@@ -19,7 +19,8 @@ struct TimelineView {
 
 /// Each cell shows the state that took most of its piece of time, so a switch shorter than half a
 /// cell may not be seen; a smaller window shows it. On a GPU's row, a cell shows what its holder
-/// did. A legend and the scale are part of the result.
+/// did; where a lease ran without work outstanding, that it was held idle. A legend and the scale
+/// are part of the result.
 std::string draw_timeline(const Model& model, const TimelineView& view);
 
 }  // namespace plexrl::trace

@@ -26,12 +26,12 @@ void print_jobs(const Summary& summary) {
   Table table({{"JOB"},
                {"TIME", kRight},
                {"QUEUED", kRight},
-               {"RUNNING", kRight},
+               {"BUSY", kRight},
+               {"IDLE", kRight},
                {"WAITING", kRight},
                {"PAGING", kRight},
-               {"DRAINING", kRight},
-               {"IDLE", kRight},
                {"DUTY", kRight},
+               {"HELD", kRight},
                {"SLOWDOWN", kRight},
                {"OUT", kRight},
                {"IN", kRight},
@@ -40,9 +40,9 @@ void print_jobs(const Summary& summary) {
     const double slowdown = job.slowdown_ratio();
     char text[32] = "";
     if (slowdown > 0) std::snprintf(text, sizeof text, "%.2fx", slowdown);
-    table.add_row({job.name, time(job.wall_ns), time(job.queued_ns), time(job.running_ns),
-                   time(job.waiting_ns), time(job.paging_ns), time(job.draining_ns),
-                   time(job.idle_ns), cli::format_ratio(job.duty_ratio()), text,
+    table.add_row({job.name, time(job.wall_ns), time(job.queued_ns), time(job.busy_ns),
+                   time(job.idle_ns), time(job.waiting_ns), time(job.paging_ns),
+                   cli::format_ratio(job.duty_ratio()), time(job.held_ns), text,
                    cli::format_bytes(static_cast<double>(job.out_bytes)),
                    cli::format_bytes(static_cast<double>(job.in_bytes)),
                    cli::format_bytes(static_cast<double>(job.saved.total()))});
@@ -53,14 +53,15 @@ void print_jobs(const Summary& summary) {
 void print_gpus(const Summary& summary) {
   Table table({{"GPU"},
                {"NAME"},
-               {"RUNNING", kRight},
-               {"SWITCHING", kRight},
+               {"BUSY", kRight},
                {"DUTY", kRight},
+               {"HELD", kRight},
+               {"SWITCHING", kRight},
                {"SWAPS", kRight}});
   for (const GpuSummary& gpu : summary.gpus) {
     table.add_row({std::to_string(gpu.gpu.index),
-                   gpu.gpu.name + (gpu.gpu.simulated ? " (simulated)" : ""), time(gpu.running_ns),
-                   time(gpu.switching_ns), cli::format_ratio(gpu.duty_ratio),
+                   gpu.gpu.name + (gpu.gpu.simulated ? " (simulated)" : ""), time(gpu.busy_ns),
+                   cli::format_ratio(gpu.duty_ratio), time(gpu.held_ns), time(gpu.switching_ns),
                    std::to_string(gpu.swaps)});
   }
   std::cout << "\n" << table.str();
@@ -89,6 +90,11 @@ int print_summary(const Model& model, const VerbOptions& options) {
   std::cout << heading(model) << "\n";
   print_jobs(summary);
   print_gpus(summary);
+  if (!model.has_activity) {
+    std::cout
+        << "\nthis trace does not tell when work was outstanding: BUSY and DUTY count all time "
+           "with a running lease\n";
+  }
   bool first = true;
   for (const JobSummary& job : summary.jobs) {
     const std::string causes = idle_causes(job);

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "tools/cli/exit_status.h"
+#include "tools/cli/format.h"
 #include "tools/trace/report_json.h"
 #include "tools/trace/timeline.h"
 #include "tools/trace/verbs.h"
@@ -11,6 +12,12 @@
 namespace plexrl::trace {
 
 int print_timeline(const Model& model, const VerbOptions& options) {
+  if (options.from_ns && model.start_ns + *options.from_ns >= model.end_ns) {
+    std::cerr << "plexrl-trace: --from " << cli::format_ns(static_cast<double>(*options.from_ns))
+              << " lies past the end of the trace, which is "
+              << cli::format_ns(static_cast<double>(model.end_ns - model.start_ns)) << " long\n";
+    return cli::kFailed;
+  }
   const std::int64_t from = model.start_ns + options.from_ns.value_or(0);
   const std::int64_t to =
       options.to_ns ? model.start_ns + *options.to_ns : std::max(model.end_ns, from + 1);

@@ -84,6 +84,13 @@ class PagingLogTest : public ::testing::Test {
     }
     return found;
   }
+  std::vector<trace::GapRecord> gaps() {
+    std::vector<trace::GapRecord> found;
+    for (const trace::TraceRecord& record : records()) {
+      if (record.has_gap()) found.push_back(record.gap());
+    }
+    return found;
+  }
   std::vector<PagingRecord> windows() {
     std::vector<PagingRecord> found;
     for (const trace::TraceRecord& record : records()) {
@@ -101,6 +108,27 @@ class PagingLogTest : public ::testing::Test {
   std::unique_ptr<TraceWriter> trace_;
   std::unique_ptr<SwitchLog> switches_;
 };
+
+TEST_F(PagingLogTest, AGapIsToldWhenItIsOverAndOnceBeforeIfItLasts) {
+  switches().idle({"a", 1}, 10s);
+  EXPECT_TRUE(switches().has_untold_gaps());
+  switches().tell_open_gaps();
+  switches().tell_open_gaps();
+  EXPECT_FALSE(switches().has_untold_gaps());
+  switches().lent(1);
+  switches().busy({"a", 1}, 14s);
+  switches().idle({"a", 1}, 15s);
+  switches().gone({"a", 1}, 16s);
+  const auto all = gaps();
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].start_ns(), ns(10s));
+  EXPECT_EQ(all[0].end_ns(), 0u);
+  EXPECT_EQ(all[1].start_ns(), ns(10s));
+  EXPECT_EQ(all[1].end_ns(), ns(14s));
+  EXPECT_TRUE(all[1].lent());
+  EXPECT_EQ(all[2].start_ns(), ns(15s));
+  EXPECT_EQ(all[2].end_ns(), ns(16s)) << "a gang that goes in a gap";
+}
 
 TEST_F(PagingLogTest, AWindowSaysWhoMovedWhatFromWhenToWhen) {
   paging->evicting(a1, 2, kLast, 0, 11s);

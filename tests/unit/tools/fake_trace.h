@@ -60,13 +60,14 @@ class FakeTrace {
     }
     return *this;
   }
+  /// `to` = 0: it is not over when it is told.
   FakeTrace& gap(const std::string& job, std::uint64_t gang, std::int64_t from, std::int64_t to,
                  const std::string& cause) {
-    GapRecord* gap = add(to)->mutable_gap();
+    GapRecord* gap = add(to == 0 ? from : to)->mutable_gap();
     gap->set_job_id(job);
     gap->set_gang(gang);
     gap->set_start_ns(static_cast<std::uint64_t>(ms(from)));
-    gap->set_end_ns(static_cast<std::uint64_t>(ms(to)));
+    gap->set_end_ns(to == 0 ? 0 : static_cast<std::uint64_t>(ms(to)));
     gap->set_cause(cause);
     return *this;
   }

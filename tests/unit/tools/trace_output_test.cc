@@ -42,6 +42,16 @@ TEST(Timeline, EachCellShowsWhatTookMostOfItsTime) {
   EXPECT_THAT(lines[0], HasSubstr("100 ms"));
 }
 
+TEST(Timeline, ALeaseWithoutWorkIsNotDrawnAsBusy) {
+  FakeTrace trace;
+  trace.gpu(0).job("a", 0).lease("a", 1, "running", 0, 1, 1).gap("a", 1, 25, 75, "");
+  trace.lease("a", 1, "gone", 100).job_end("a", 100);
+  const auto lines = lines_of(draw_timeline(trace.model(), view_of(0, 100, 46)));
+  const std::string drawn = std::string(10, '#') + std::string(20, '=') + std::string(10, '#');
+  EXPECT_EQ(lines[1], "GPU 0 " + drawn);
+  EXPECT_EQ(lines[2], "job-a " + drawn);
+}
+
 TEST(Timeline, AWindowShowsItsPartOnly) {
   const auto lines = lines_of(draw_timeline(one_job().model(), view_of(40, 60, 46)));
   EXPECT_EQ(lines[2], "job-a " + std::string(20, '#') + std::string(20, '_'));
@@ -68,7 +78,7 @@ TEST(Timeline, HasNoEscapesUnlessColourIsAskedFor) {
 }
 
 TEST(Timeline, ATraceWithoutJobsIsDrawnToo) {
-  EXPECT_THAT(draw_timeline(Model{}, {.from_ns = 0, .to_ns = 1}), HasSubstr("running"));
+  EXPECT_THAT(draw_timeline(Model{}, {.from_ns = 0, .to_ns = 1}), HasSubstr("held, idle"));
 }
 
 TEST(CsvExport, HasALineForEachSliceAndQuotesNames) {

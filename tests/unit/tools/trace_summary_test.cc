@@ -72,7 +72,9 @@ TEST(Summary, TimesAreSumsOfSlices) {
   EXPECT_EQ(a.draining_ns, 2 * kMs);
   EXPECT_EQ(a.idle_ns, 10 * kMs);
   EXPECT_EQ(a.wall_ns, 150 * kMs);
-  EXPECT_DOUBLE_EQ(a.duty_ratio(), 80.0 / 150);
+  EXPECT_EQ(a.held_ns, 92 * kMs);
+  EXPECT_DOUBLE_EQ(a.duty_ratio(), 82.0 / 150)
+      << "no gap is known: it drains with work outstanding";
   EXPECT_DOUBLE_EQ(a.slowdown_ratio(), 150.0 / 90);
   EXPECT_EQ(summary.span_ns, 200 * kMs);
 }
@@ -82,7 +84,62 @@ TEST(Summary, AGpuRunsOrSwitchesButNotBoth) {
   const GpuSummary& gpu = summary.gpus.at(0);
   EXPECT_EQ(gpu.running_ns, 120 * kMs);   // 0-40, 60-100, 110-150
   EXPECT_EQ(gpu.switching_ns, 20 * kMs);  // 50-60, 100-110
-  EXPECT_DOUBLE_EQ(gpu.duty_ratio, 120.0 / 200);
+  EXPECT_EQ(gpu.held_ns, 140 * kMs);
+  EXPECT_DOUBLE_EQ(gpu.duty_ratio, 122.0 / 200);
+}
+
+// On a GPU from 0 to 100 without a switch, with work until 30, from 60 to 80, and none after 90.
+FakeTrace half_busy() {
+  FakeTrace trace;
+  trace.gpu(0).job("a", 0).lease("a", 1, "running", 0, 1, 1);
+  trace.gap("a", 1, 30, 60, "").gap("a", 1, 80, 85, "tool_call").gap("a", 1, 90, 0, "");
+  return trace;
+}
+
+TEST(Summary, DutyIsTheShareOfTimeWithWorkOutstandingNotThatWithALease) {
+  FakeTrace trace = half_busy();
+  trace.lease("a", 1, "gone", 100).job_end("a", 100);
+  const Model model = trace.model();
+  EXPECT_TRUE(model.has_activity);
+  const Summary summary = summarize(model);
+  const JobSummary& job = summary.jobs.at(0);
+  EXPECT_EQ(job.busy_ns, 55 * kMs);
+  EXPECT_EQ(job.held_ns, 100 * kMs);
+  EXPECT_EQ(job.running_ns, 100 * kMs);
+  EXPECT_EQ(job.idle_ns, 45 * kMs);
+  EXPECT_THAT(job.idle_by_ns, ElementsAre(Pair("tool_call", 5 * kMs), Pair("unknown", 40 * kMs)));
+  EXPECT_DOUBLE_EQ(job.duty_ratio(), 0.55);
+  EXPECT_DOUBLE_EQ(job.slowdown_ratio(), 1);
+  const GpuSummary& gpu = summary.gpus.at(0);
+  EXPECT_EQ(gpu.busy_ns, 55 * kMs);
+  EXPECT_EQ(gpu.held_ns, 100 * kMs);
+  EXPECT_DOUBLE_EQ(gpu.duty_ratio, 0.55);
+}
+
+TEST(Summary, AGapThatIsNotOverLastsUntilTheTraceEnds) {
+  FakeTrace trace = half_busy();
+  trace.clock(120, 0);
+  EXPECT_EQ(summarize(trace.model()).jobs.at(0).busy_ns, 55 * kMs);
+  // Its end comes later, under the same beginning: it is told of once.
+  trace.gap("a", 1, 90, 110, "");
+  EXPECT_EQ(summarize(trace.model()).jobs.at(0).busy_ns, 65 * kMs);
+  EXPECT_EQ(trace.model().gaps.size(), 3u);
+}
+
+TEST(Summary, ATraceWithoutEdgesSaysSoAndTakesLeasesForBusy) {
+  const Model model = two_jobs().model();
+  EXPECT_FALSE(model.has_activity);
+  const Summary summary = summarize(model);
+  EXPECT_EQ(summary.jobs.at(0).busy_ns, 82 * kMs) << "running and draining";
+  EXPECT_EQ(summary_json(model, summary)["summary"]["has_activity"], false);
+}
+
+TEST(Summary, BusyIdleWaitingPagingArePartsOfTheGangsTime) {
+  FakeTrace trace = two_jobs();
+  trace.gap("a", 1, 20, 50, "").gap("b", 2, 90, 200, "");
+  for (const JobSummary& job : summarize(trace.model()).jobs) {
+    EXPECT_EQ(job.busy_ns + job.idle_ns + job.waiting_ns + job.paging_ns, job.gangs_ns) << job.name;
+  }
 }
 
 TEST(Summary, EvictionBetweenTwoHoldersIsSwitching) {
@@ -214,8 +271,8 @@ TEST(SummaryJson, HasTheContractsKeysAndUnits) {
   EXPECT_EQ(json["node"], "n1");
   const Json& job = json["summary"]["jobs"][0];
   EXPECT_DOUBLE_EQ(job["running_s"].get<double>(), 0.080);
-  for (const char* key : {"waiting_s", "paging_s", "idle_s", "idle_by", "duty_ratio",
-                          "slowdown_ratio", "out_bytes", "in_bytes"}) {
+  for (const char* key : {"waiting_s", "paging_s", "idle_s", "idle_by", "duty_ratio", "held_s",
+                          "busy_s", "slowdown_ratio", "out_bytes", "in_bytes"}) {
     EXPECT_TRUE(job.contains(key)) << key;
   }
   for (const char* key : {"untouched_bytes", "repeated_bytes", "unchanged_bytes", "shared_bytes"}) {
