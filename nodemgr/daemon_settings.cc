@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/toml_read.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -131,7 +132,7 @@ std::vector<std::string> without_effect(const settings::Values& values, const st
       lines.push_back(cat(row.name, " = ", text, " has no effect yet: ", reserved.why));
     }
   }
-  if (!file.empty() && settings::file_has_section(file, "team")) {
+  if (!file.empty() && settings::read_toml(file).value_or(toml::table{}).contains("team")) {
     lines.push_back(
         cat("[[team]] in ", file, " has no effect yet: this version knows no limits of teams"));
   }

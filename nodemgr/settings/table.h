@@ -71,9 +71,6 @@ class Values {
 [[nodiscard]] absl::Status apply_file(Values& values, const std::string& path,
                                       std::span<const std::string> other_sections);
 
-/// The file has such a section or table of tables, at the top. False also when it can't be read.
-bool file_has_section(const std::string& path, std::string_view section);
-
 struct CommandLine {
   bool help = false;
   bool version = false;

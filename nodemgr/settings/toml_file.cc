@@ -1,11 +1,8 @@
-#include <toml++/toml.h>
-
 #include <algorithm>
-#include <filesystem>
 
 #include "nodemgr/settings/cat.h"
-#include "nodemgr/settings/nearest.h"
 #include "nodemgr/settings/table.h"
+#include "nodemgr/settings/toml_read.h"
 
 namespace plexrl::nodemgr::settings {
 namespace {
@@ -17,14 +14,6 @@ absl::StatusOr<std::string> scalar_text(const toml::node& node, const std::strin
   if (const auto* whole = node.as_integer()) return cat(whole->get());
   if (const auto* number = node.as_floating_point()) return cat(number->get());
   return invalid(origin, ": is neither text, number nor boolean");
-}
-
-absl::Status unknown(std::string_view kind, std::string_view name, const std::string& origin,
-                     const std::vector<std::string>& known) {
-  std::string nearest = nearest_name(name, known);
-  return absl::InvalidArgumentError(
-      cat(origin, ": unknown ", kind, " '", name, "'",
-          nearest.empty() ? "" : cat(", did you mean '", nearest, "'?")));
 }
 
 struct Names {
@@ -50,9 +39,9 @@ absl::Status apply_section(Values& values, const std::string& path, std::string_
     }
   }
   for (const auto& [key, node] : table) {
-    std::string origin = cat(path, ":", node.source().begin.line);
+    std::string origin = place_of(path, node);
     if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
-      return unknown("key", key.str(), origin, known);
+      return unknown_name("key", key.str(), origin, known);
     }
     auto text = scalar_text(node, origin);
     if (!text.ok()) return text.status();
@@ -67,9 +56,9 @@ absl::Status apply_table(Values& values, const std::string& path, const toml::ta
   Names names(values.table(), other_sections);
   for (const auto& [key, node] : root) {
     std::string_view section = key.str();
-    std::string origin = cat(path, ":", node.source().begin.line);
+    std::string origin = place_of(path, node);
     if (std::find(names.sections.begin(), names.sections.end(), section) == names.sections.end()) {
-      return unknown("section", section, origin, names.sections);
+      return unknown_name("section", section, origin, names.sections);
     }
     if (std::find(other_sections.begin(), other_sections.end(), section) != other_sections.end()) {
       continue;
@@ -87,33 +76,14 @@ absl::Status apply_table(Values& values, const std::string& path, const toml::ta
 
 }  // namespace
 
-bool file_has_section(const std::string& path, std::string_view section) {
-  try {
-    return toml::parse_file(path).contains(section);
-  } catch (const toml::parse_error&) {
-    return false;
-  }
-}
-
 absl::Status apply_file(Values& values, const std::string& path,
                         std::span<const std::string> other_sections) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(cat(path, ": no such file"));
-  }
-  if (std::filesystem::is_directory(path)) {
-    return absl::InvalidArgumentError(cat(path, ": is a folder, not a file"));
-  }
-  try {
-    toml::table root = toml::parse_file(path);
-    Values changed = values;
-    absl::Status status = apply_table(changed, path, root, other_sections);
-    if (status.ok()) values = std::move(changed);
-    return status;
-  } catch (const toml::parse_error& failure) {
-    return absl::InvalidArgumentError(
-        cat(path, ":", failure.source().begin.line, ": ", failure.description()));
-  }
+  absl::StatusOr<toml::table> root = read_toml(path);
+  if (!root.ok()) return root.status();
+  Values changed = values;
+  absl::Status status = apply_table(changed, path, *root, other_sections);
+  if (status.ok()) values = std::move(changed);
+  return status;
 }
 
 }  // namespace plexrl::nodemgr::settings

@@ -144,6 +144,14 @@ TEST_F(SettingsFile, AFileThatIsNoTomlNamesTheLine) {
   EXPECT_THAT(message_of(apply("[policy]\ngrace =\n")), HasSubstr(path() + ":2"));
 }
 
+TEST_F(SettingsFile, AFileThatCantBeReadSaysWhyAndNoLine) {
+  const std::string message =
+      message_of(apply_file(values, "/proc/self/mem", others));  // opens, and reading fails
+  EXPECT_THAT(message, HasSubstr("/proc/self/mem: can't be read: "));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr(":0")));
+  EXPECT_THAT(message_of(apply_file(values, "/proc", others)), HasSubstr("/proc: is a folder"));
+}
+
 TEST_F(SettingsFile, AWordOutsideTheListIsRefused) {
   EXPECT_THAT(message_of(apply("[policy]\nhang_action = 'pray'\n")), HasSubstr("wait warn kill"));
 }
