@@ -8,6 +8,7 @@
 #include "tools/ctl/answer.h"
 #include "tools/ctl/job_match.h"
 #include "tools/ctl/verbs.h"
+#include "tools/simgpu/driver/spec.h"
 
 namespace plexrl::ctl {
 namespace {
@@ -43,7 +44,7 @@ constexpr Verb kVerbs[] = {
 
 struct CommandLine {
   bool json = false;
-  std::string job;
+  std::optional<std::string> job;
   std::string simgpu;
 };
 
@@ -102,6 +103,19 @@ absl::Status select_job(const std::vector<std::string>& sockets, const Verb& ver
   return absl::OkStatus();
 }
 
+// The specification of the simulated GPU that is meant, if one is: the flag's, else the variable's.
+absl::StatusOr<std::optional<std::string>> simulated_gpu(const cli::Env& env,
+                                                         const CommandLine& line) {
+  const char* variable = env("PLEXRL_SIMGPU");
+  if (line.simgpu.empty() && variable == nullptr) return std::nullopt;
+  const bool is_flag = !line.simgpu.empty();
+  const std::string spec = !is_flag ? variable : line.simgpu == "true" ? "" : line.simgpu;
+  simgpu::Spec parsed;
+  std::string problem;
+  if (simgpu::parse_spec(spec, &parsed, &problem)) return spec;
+  return absl::InvalidArgumentError((is_flag ? "--simgpu: " : "PLEXRL_SIMGPU: ") + problem);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Asks a node manager what it is doing.", "plexrl-ctl");
   CommandLine line;
@@ -116,17 +130,19 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return complain(cli::kUsage, error.what());
   }
+  if (line.job && line.job->empty()) {
+    return complain(cli::kUsage, "JOB is empty: give an id, the beginning of one, or a name");
+  }
   const auto env = cli::process_env();
-  std::optional<std::string> simgpu;
-  if (const char* spec = env("PLEXRL_SIMGPU")) simgpu = spec;
-  if (!line.simgpu.empty()) simgpu = line.simgpu == "true" ? "" : line.simgpu;
+  const auto simgpu = simulated_gpu(env, line);
+  if (!simgpu.ok()) return complain(cli::kUsage, std::string(simgpu.status().message()));
 
   const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
-  const auto sockets = admin_sockets(env, simgpu);
+  const auto sockets = admin_sockets(env, *simgpu);
   auto answer = ask(sockets, verb.name);
   if (!answer.ok()) return complain(cli::kFailed, std::string(answer.status().message()));
-  if (!line.job.empty()) {
-    const auto status = select_job(sockets, verb, line.job, *answer);
+  if (line.job) {
+    const auto status = select_job(sockets, verb, *line.job, *answer);
     if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
   }
   std::cout << (line.json ? answer->dump() + "\n" : verb.show(*answer));

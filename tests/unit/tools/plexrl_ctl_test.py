@@ -151,6 +151,22 @@ class Ctl(Case):
         for arguments in ([], ["jobs", "a", "b"], ["gpus", "--colour"]):
             self.assertEqual(self.call(CTL, *arguments)[0], 2, arguments)
 
+    def test_an_empty_job_is_wrong_usage_not_all_jobs(self):
+        self.serve()
+        for verb in ("jobs", "memory"):
+            status, out, err = self.call(CTL, verb, "")
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn("JOB is empty", err)
+
+    def test_a_simulated_gpu_that_nobody_could_have_made_is_refused(self):
+        status, out, err = self.call(CTL, "status", "--simgpu=bogus")
+        self.assertEqual((status, out), (2, ""))
+        self.assertRegex(err, "plexrl-ctl: --simgpu: .*bogus")
+        self.env["PLEXRL_SIMGPU"] = "nmae=x"
+        status, _, err = self.call(CTL, "status")
+        self.assertEqual(status, 2)
+        self.assertRegex(err, "plexrl-ctl: PLEXRL_SIMGPU: .*nmae")
+
 
 class Trace(Case):
     def test_wrong_usage_gives_2(self):
@@ -167,6 +183,14 @@ class Trace(Case):
             self.skipTest("this machine has traces of a system's manager")
         self.assertEqual((status, out), (1, ""))
         self.assertIn(str(self.root / "state/plexrl/trace"), err)
+
+    def test_a_window_past_the_end_is_a_failure_not_an_empty_frame(self):
+        file = self.root / "000000.plxt"
+        file.write_bytes(b"")
+        for arguments in (["--from", "1h"], ["--from", "1h", "--json"], ["--from", "1h", "--to", "2h"]):
+            status, out, err = self.call(TRACE, "timeline", *arguments, str(file))
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn("--from 60m00s lies past the end of the trace", err)
 
     def test_what_is_no_trace_is_said_and_is_a_failure(self):
         file = self.root / "000000.plxt"
