@@ -62,6 +62,17 @@ std::string two_decimals(double value, std::string_view unit) {
   return cat(text, unit);
 }
 
+constexpr std::uint64_t kLeastDeviceBytes = 2 << 20;
+
+absl::Status too_small(std::string_view text, std::uint64_t bytes) {
+  double number = 0;
+  std::string_view rest = text;
+  const bool may_be_gib = take_number(rest, number) && number >= 1 && number <= 1024;
+  return invalid("'", text, "' is ", bytes, bytes == 1 ? " byte" : " bytes",
+                 ", less than 2MiB: write a size with its unit, as in ",
+                 two_decimals(may_be_gib ? number : 8, "GiB"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::uint64_t> parse_bytes(std::string_view text) {
@@ -73,7 +84,17 @@ absl::StatusOr<std::uint64_t> parse_bytes(std::string_view text) {
     return invalid("'", text,
                    "' is not a size: write a number and one of B KB MB GB TB KiB MiB GiB TiB");
   }
-  return scaled(text, number, unit->factor);
+  absl::StatusOr<std::uint64_t> bytes = scaled(text, number, unit->factor);
+  if (bytes.ok() && rest.empty() && *bytes != 0 && *bytes < kLeastDeviceBytes) {
+    return too_small(trimmed(text), *bytes);
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::uint64_t> parse_device_bytes(std::string_view text) {
+  absl::StatusOr<std::uint64_t> bytes = parse_bytes(text);
+  if (bytes.ok() && *bytes < kLeastDeviceBytes) return too_small(trimmed(text), *bytes);
+  return bytes;
 }
 
 absl::StatusOr<std::uint64_t> parse_rate(std::string_view text) {

@@ -13,8 +13,12 @@
 /// Parsing fails with a message that quotes the text and lists the units.
 namespace plexrl::nodemgr::settings {
 
-/// Bytes. Units: B, KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of 1024); none: bytes.
+/// Bytes. Units: B, KB MB GB TB (powers of 1000), KiB MiB GiB TiB (powers of 1024); none: bytes. A
+/// number without a unit that is below 2 MiB, and not 0, is refused: the unit was forgotten.
 [[nodiscard]] absl::StatusOr<std::uint64_t> parse_bytes(std::string_view text);
+
+/// Device memory for a job: as parse_bytes, and at least 2 MiB, the least that a driver maps.
+[[nodiscard]] absl::StatusOr<std::uint64_t> parse_device_bytes(std::string_view text);
 
 /// Bytes per second: a size followed by `/s`.
 [[nodiscard]] absl::StatusOr<std::uint64_t> parse_rate(std::string_view text);

@@ -14,7 +14,7 @@ namespace {
 constexpr char kFooter[] = R"(
 Everything after the options is the command; "--" may stand before it.
 The job's own exit status is returned, 128+n when signal n killed it. plexrl-run's own: 125 it failed, 126 the command
-can't be executed, 127 the command was not found. SIZE: 512MiB, 8GiB. TIME: 5ms, 10s, 2h.
+can't be executed, 127 the command was not found. SIZE: 512MiB, 8GiB (at least 2MiB). TIME: 5ms, 10s, 2h.
 
 Example:
   plexrl-run --name ppo --memory 40GiB -- python train.py --steps 1000
@@ -110,9 +110,8 @@ std::vector<std::string> long_options(const CLI::App& app) {
 // Takes the values that are not plain text or numbers. Returns the complaint, if any.
 std::optional<std::string> convert(const RawOptions& raw, Options& options) {
   if (!raw.memory.empty()) {
-    const auto bytes = nodemgr::settings::parse_bytes(raw.memory);
+    const auto bytes = nodemgr::settings::parse_device_bytes(raw.memory);
     if (!bytes.ok()) return "--memory: " + std::string(bytes.status().message());
-    if (*bytes == 0) return "--memory 0: give a size above zero, or leave the option out";
     options.memory_bytes = *bytes;
   }
   if (!raw.max_slowdown.empty()) {

@@ -46,7 +46,9 @@ TEST(SettingsValues, SizesAreReadInBothKindsOfUnits) {
   EXPECT_EQ(*parse_bytes("8GiB"), 8ull << 30);
   EXPECT_EQ(*parse_bytes("1.5 MiB"), 3ull << 19);
   EXPECT_EQ(*parse_bytes("2GB"), 2'000'000'000u);
-  EXPECT_EQ(*parse_bytes("17"), 17u);
+  EXPECT_EQ(*parse_bytes("17B"), 17u);
+  EXPECT_EQ(*parse_bytes("0"), 0u);
+  EXPECT_EQ(*parse_bytes("8589934592"), 8ull << 30);
 }
 
 TEST(SettingsValues, WhatIsNoSizeIsRefusedWithTheText) {
@@ -55,6 +57,15 @@ TEST(SettingsValues, WhatIsNoSizeIsRefusedWithTheText) {
     ASSERT_FALSE(bytes.ok()) << text;
     EXPECT_THAT(message_of(bytes.status()), HasSubstr(text));
   }
+}
+
+TEST(SettingsValues, ASizeWhoseUnitWasForgottenIsRefusedWithTheUnits) {
+  EXPECT_THAT(
+      message_of(parse_bytes("64").status()),
+      HasSubstr("'64' is 64 bytes, less than 2MiB: write a size with its unit, as in 64GiB"));
+  Values values(kTable);
+  const absl::Status status = values.set("trace.max_bytes", "5", "test");
+  EXPECT_THAT(message_of(status), HasSubstr("as in 5GiB"));
 }
 
 TEST(SettingsValues, TimesNeedAUnit) {

@@ -79,7 +79,13 @@ TEST(RunOptions, TheNameIsTheBaseNameAndFitsTheWire) {
 
 TEST(RunOptions, ComplaintsNameTheValue) {
   EXPECT_THAT(error({"--memory", "lots", "x"}), HasSubstr("lots"));
-  EXPECT_THAT(error({"--memory", "0", "x"}), HasSubstr("above zero"));
+  EXPECT_THAT(error({"--memory", "5", "x"}),
+              HasSubstr("--memory: '5' is 5 bytes, less than 2MiB: write a size with its unit, as "
+                        "in 5GiB"));
+  for (const char* small : {"0", "1MiB", "0.5 MiB", "2097151"}) {
+    EXPECT_THAT(error({"--memory", small, "x"}), HasSubstr("less than 2MiB")) << small;
+  }
+  EXPECT_EQ(good({"--memory", "2097152", "x"}).memory_bytes, 2u << 20);
   EXPECT_THAT(error({"--max-wait", "10", "x"}), HasSubstr("10"));
   for (const char* ratio : {"1", "0.5", "5%", "nan", "inf"}) {
     EXPECT_THAT(error({"--max-slowdown", ratio, "x"}), HasSubstr(ratio));
