@@ -21,6 +21,7 @@ struct Client {
   pid_t pid = 0;  ///< from SO_PEERCRED, as is the uid: what the kernel vouches for
   uid_t uid = 0;
   Job* job = nullptr;          ///< of plexrl-run
+  wire::Id128 parent{};        ///< the job that it says to be inside of, before it submits its own
   Session* session = nullptr;  ///< of a process
   bool broken = false;         ///< sending failed or it misbehaved: dropped after this event
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 #include <vector>
 
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/job_processes.h"
+#include "nodemgr/joining.h"
 #include "nodemgr/log.h"
 #include "nodemgr/sessions.h"
 #include "nodemgr/settings/cat.h"
@@ -71,6 +73,15 @@ bool Jobs::fill(Job& job, const wire::JobSubmit& submit, std::string& why) {
   return false;
 }
 
+void Jobs::name_parent(Client& client, const Packet& packet) {
+  wire::JobParent body{};
+  if (!packet.read(body) || client.job != nullptr || client.session != nullptr) {
+    return refuse_packet(client, packet, wire::kErrorMalformed,
+                         "kJobParent has a wrong size or place");
+  }
+  client.parent = body.job;
+}
+
 void Jobs::submit(Client& client, const Packet& packet) {
   wire::JobSubmit body{};
   auto job = std::make_unique<Job>();
@@ -83,6 +94,8 @@ void Jobs::submit(Client& client, const Packet& packet) {
   job->id = random_id();
   job->secret = random_id();
   job->uid = client.uid;
+  const Job* parent = node_.find_job(client.parent);
+  if (parent != nullptr && parent->uid == client.uid) job->parent = parent->key;
   job->user_namespace = user_namespace_of(client.pid);
   job->user = user_name(client.uid);
   job->queued_since = boot_now();
@@ -103,6 +116,8 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
     node_.ledger.admit(job.key, job.gpus, job.promised_bytes, job.overhead);
     return admitted(job, request);
   }
+  std::optional<Admission> stuck = admission.never ? std::nullopt : stuck_inside(job);
+  if (stuck) admission = *std::move(stuck);
   bool refuse = admission.never || (job.flags & wire::kJobNoWait) != 0;
   if (!refuse && job.notice == admission.text) return;
   bool first = job.notice.empty();
@@ -132,6 +147,34 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
   }
 }
 
+/// Does the job wait for one that it is inside of, and that therefore can't end before it? Then it
+/// would wait for ever: a refusal.
+std::optional<Admission> Jobs::stuck_inside(const Job& job) const {
+  std::set<JobKey> around;
+  for (JobKey key = job.parent; key != 0;) {
+    auto it = node_.jobs.find(key);
+    key = it != node_.jobs.end() && around.insert(key).second ? it->second->parent : 0;
+  }
+  auto parent = node_.jobs.find(job.parent);
+  if (parent == node_.jobs.end()) return std::nullopt;
+  // As if all others had ended.
+  Ledger alone = node_.ledger;
+  for (const auto& [key, other] : node_.jobs) {
+    if (around.count(key) != 0) continue;
+    alone.release(key);
+    for (SessionKey session : other->sessions) alone.detach(session);
+  }
+  Admission admission = alone.judge(job.gpus, job.wanted_bytes, job.overhead);
+  if (admission.fits) return std::nullopt;
+  admission.never = true;
+  // The figures without the remedy, which is another one here.
+  const std::string figures = admission.text.substr(0, admission.text.rfind(": "));
+  admission.text = cat("it would wait for ever for job '", parent->second->name,
+                       "', which it was started in and which ends after it (", figures,
+                       "): be part of it with plexrl-run --join, or lower --memory");
+  return admission;
+}
+
 void Jobs::admitted(Job& job, std::uint64_t request) {
   job.admitted = true;
   job.notice.clear();
@@ -149,13 +192,7 @@ void Jobs::admitted(Job& job, std::uint64_t request) {
            cat("admitted job='", job.name, "' id=", id_text(job.id), " user='", job.user,
                "' promised=", settings::format_bytes(job.promised_bytes)));
   if (job.runner == nullptr) return;
-  wire::JobAdmitted body{};
-  body.job = job.id;
-  body.secret = job.secret;
-  body.promised_bytes = job.promised_bytes;
-  body.generation = node_.generation;
-  body.simulated = node_.simulated ? 1 : 0;
-  job.runner->send(wire::Type::kJobAdmitted, request, body);
+  job.runner->send(wire::Type::kJobAdmitted, request, admission_to(job, node_));
 }
 
 void Jobs::resume(Client& client, const Packet& packet) {

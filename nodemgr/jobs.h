@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "nodemgr/node.h"
 
@@ -16,6 +17,8 @@ class Jobs {
   /// `idle` is called whenever the last job has gone.
   Jobs(Node& node, std::function<void()> idle) : node_(node), idle_(std::move(idle)) {}
 
+  /// kJobParent: the job that the client's own, submitted next, is inside of.
+  void name_parent(Client& client, const Packet& packet);
   void submit(Client& client, const Packet& packet);
   /// plexrl-run of a job that an earlier manager admitted.
   void resume(Client& client, const Packet& packet);
@@ -31,6 +34,7 @@ class Jobs {
  private:
   bool fill(Job& job, const wire::JobSubmit& submit, std::string& why);
   void try_admit(Job& job, std::uint64_t request);
+  std::optional<Admission> stuck_inside(const Job& job) const;
   void admitted(Job& job, std::uint64_t request);
   void end_if_gone(Job& job);
   bool lives_on(Job& job);

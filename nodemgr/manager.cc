@@ -14,6 +14,7 @@
 #include "nodemgr/gpu_lock.h"
 #include "nodemgr/host_memory.h"
 #include "nodemgr/ids.h"
+#include "nodemgr/joining.h"
 #include "nodemgr/listener.h"
 #include "nodemgr/log.h"
 #include "nodemgr/recovery.h"
@@ -295,6 +296,10 @@ void Manager::dispatch(Client& client, const Packet& packet) {
     case wire::Type::kJobResume:
       node_.loop.cancel_timer(kIdleTimer);
       return jobs_->resume(client, packet);
+    case wire::Type::kJobJoin:
+      return answer_join(node_, client, packet);
+    case wire::Type::kJobParent:
+      return jobs_->name_parent(client, packet);
     case wire::Type::kHello:
       watch_->process_joined();
       return sessions_->hello(client, packet);

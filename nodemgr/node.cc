@@ -16,7 +16,7 @@ void store(std::uint64_t& word, std::uint64_t value) {
 
 }  // namespace
 
-Job* Node::find_job(const wire::Id128& id) {
+Job* Node::find_job(const wire::Id128& id) const {
   for (auto& [key, job] : jobs) {
     if (job->id == id) return job.get();
   }

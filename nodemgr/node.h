@@ -35,6 +35,7 @@ struct Job {
   uid_t uid = 0;
   std::uint64_t user_namespace = 0;  ///< of its plexrl-run; 0: not known
   std::string user, name, team;
+  JobKey parent = 0;  ///< the job whose process started its plexrl-run; 0: none, or not known here
   int priority = 0;
   std::uint32_t flags = 0;
   std::uint64_t gpus = 0;  ///< mask
@@ -160,7 +161,7 @@ struct Node {
   std::unique_ptr<TraceWriter> trace;
   bool journal_failed = false;
 
-  Job* find_job(const wire::Id128& id);
+  Job* find_job(const wire::Id128& id) const;
   Session* find_session(SessionKey id);
   int find_gpu(const wire::GpuUuid& uuid) const;  ///< −1: not of this node
   std::uint64_t all_gpus() const;                 ///< mask

@@ -8,6 +8,7 @@
 
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
+#include "nodemgr/joining.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
 
@@ -61,22 +62,8 @@ void Sessions::hello(Client& client, const Packet& packet) {
     return refuse(wire::kErrorVersion, cat("this manager speaks version ", wire::kVersion));
   }
   Job* job = node_.find_job(hello.job);
-  if (job == nullptr || !job->admitted) {
-    return refuse(wire::kErrorUnknownJob, "no such job here: start it with plexrl-run");
-  }
-  if (!equal_secrets(job->secret, hello.secret)) {
-    return refuse(wire::kErrorSecret, "the job's secret is wrong");
-  }
-  if (job->uid != client.uid) {
-    return refuse(wire::kErrorUid,
-                  cat("the job belongs to uid ", job->uid, ", this process to ", client.uid));
-  }
-  std::uint64_t user_namespace = user_namespace_of(client.pid);
-  if (job->user_namespace != 0 && user_namespace != 0 && user_namespace != job->user_namespace) {
-    // There the same uid may be somebody else.
-    return refuse(wire::kErrorUid,
-                  "this process is in another user namespace than its plexrl-run: "
-                  "start plexrl-run inside of the container");
+  if (const auto refusal = refusal_to_join(job, hello.secret, client)) {
+    return refuse(refusal->code, refusal->why);
   }
   bool again = (hello.flags & wire::kHelloResume) != 0;
   Session* session = again ? admit_again(client, hello, *job) : admit_new(client, hello, *job);

@@ -63,6 +63,8 @@ enum class Type : std::uint16_t {
   kJobQueued,          ///< JobNotice
   kJobRefused,         ///< JobNotice
   kJobResume,  ///< JobResume: the supervisor of a job of an earlier manager; answered as kJobSubmit
+  kJobJoin,    ///< JobJoin: may I be part of this job? -> kJobAdmitted | kError
+  kJobParent,  ///< JobParent, no answer; before kJobSubmit, from inside of another job
   // A process of a job.
   kHello = 0x200,  ///< Hello      -> kWelcome (+2 fds: control page, activity page) | kRefused
   kWelcome,        ///< Welcome
@@ -200,6 +202,15 @@ struct JobResume {
   Id128 job;
   Id128 secret;
   JobSubmit submit;  ///< as at first
+};
+
+struct JobJoin {
+  Id128 job;
+  Id128 secret;
+};
+
+struct JobParent {
+  Id128 job;  ///< it does not end before the one that is submitted
 };
 
 // ---- processes

@@ -240,6 +240,29 @@ def case_no_manager_answers(jobs):
         raise Failure(f"it said {said}")
 
 
+INSIDE = """
+"$0" --memory 140MiB -- true; echo $?
+"$0" --join --require -- true; echo $?
+export PLEXRL_JOB_ID=11111111111111111111111111111111
+"$0" --join --require -- true; echo $?
+"$0" --join -- true; echo $?
+"""
+
+
+def case_inside_a_job(jobs):
+    """plexrl-run in a job: a job that would wait for the one around it is refused; --join is for jobs that exist."""
+    jobs.sandbox.start_manager(PLEXRL_HOST_BUDGET="16MiB")
+    outer = jobs.sandbox.shared(["sh", "-c", INSIDE, jobs.sandbox.prefix / "bin/plexrl-run"], "outer", ["--memory", "140MiB"])
+    statuses = jobs.sandbox.wait(outer).decode().split()
+    if statuses != ["125", "0", "125", "0"]:
+        raise Failure(f"it ended with {statuses}")
+    said = jobs.sandbox.errors("outer").splitlines()
+    wanted = ["refused: it would wait for ever for job 'outer'", "--require: --join: no such job here",
+              "running unshared: --join: no such job here"]
+    if len(said) != 3 or not all(f"plexrl-run: {words}" in line for words, line in zip(wanted, said)):
+        raise Failure(f"it said {said}")
+
+
 def case_holder_stopped(jobs):
     """SIGSTOP to a job that holds the GPU, as Ctrl-Z does it, and SIGCONT later: nobody loses anything."""
     jobs.sandbox.start_manager()

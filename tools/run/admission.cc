@@ -1,9 +1,7 @@
 #include "tools/run/admission.h"
 
-#include <array>
-#include <cstdio>
-
 #include "absl/strings/str_cat.h"
+#include "nodemgr/ids.h"
 #include "tools/cli/socket_path.h"
 #include "tools/run/driver_search.h"
 
@@ -12,13 +10,6 @@ namespace {
 
 // A manager that is ending may still take a connection, and so may one that is being killed.
 constexpr int kMaxAttempts = 5;
-
-std::string hex(const wire::Id128& id) {
-  std::array<char, 33> text;
-  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(id.hi),
-                static_cast<unsigned long long>(id.lo));
-  return text.data();
-}
 
 wire::JobSubmit submission(const Options& options) {
   wire::JobSubmit job{};
@@ -109,11 +100,14 @@ absl::StatusOr<Admission> get_admitted(const Options& options, const Installatio
                                        const EnvBlock& env,
                                        const std::function<void(const std::string&)>& say) {
   const wire::JobSubmit submit = submission(options);
+  const char* const around = env.get("PLEXRL_JOB_ID");
+  const auto parent = nodemgr::parse_id(around ? around : "");
   absl::Status problem;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     auto manager = find_manager(options, installation, env);
     if (!manager.ok()) return manager.status();
-    problem = manager->link.submit(submit);
+    if (parent) problem = manager->link.name_parent({*parent});
+    if (problem.ok()) problem = manager->link.submit(submit);
     if (!problem.ok()) continue;
     const auto admitted = wait_for_verdict(manager->link, say);
     if (admitted.ok()) {
@@ -127,8 +121,8 @@ absl::StatusOr<Admission> get_admitted(const Options& options, const Installatio
 }
 
 void describe_job(const Options& options, const Admission& admission, EnvBlock& env) {
-  env.set("PLEXRL_JOB_ID", hex(admission.admitted.job));
-  env.set("PLEXRL_JOB_SECRET", hex(admission.admitted.secret));
+  env.set("PLEXRL_JOB_ID", nodemgr::id_text(admission.admitted.job));
+  env.set("PLEXRL_JOB_SECRET", nodemgr::id_text(admission.admitted.secret));
   env.set("PLEXRL_JOB_NAME", options.name);
   env.set("PLEXRL_TEAM", options.team);
   env.set("PLEXRL_PRIORITY", std::to_string(options.priority));

@@ -16,6 +16,7 @@
 #include "tools/run/installation.h"
 #include "tools/run/job_env.h"
 #include "tools/run/job_process.h"
+#include "tools/run/join.h"
 #include "tools/run/options.h"
 #include "tools/run/supervisor.h"
 #include "tools/run/target.h"
@@ -118,9 +119,9 @@ std::optional<int> make_plan(const Options& options, Plan& plan) {
   }
 
   if (options.join) {
-    for (const char* name : {"PLEXRL_JOB_ID", "PLEXRL_JOB_SECRET"}) {
-      if (plan.env.get(name)) continue;
-      return fail(kPlexrlFailed, std::string("--join: not inside a job (") + name + " is not set)");
+    if (const auto may_join = check_join(plan.env); !may_join.ok()) {
+      const std::string why = "--join: " + std::string(may_join.message());
+      return absl::IsFailedPrecondition(may_join) ? fail(kPlexrlFailed, why) : run_unshared(why);
     }
   } else {
     auto admission = get_admitted(options, installation, plan.env, say);

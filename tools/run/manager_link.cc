@@ -89,6 +89,14 @@ absl::Status ManagerLink::resume(const wire::JobResume& job) {
   return send(wire::Type::kJobResume, &job, sizeof job);
 }
 
+absl::Status ManagerLink::join(const wire::JobJoin& job) {
+  return send(wire::Type::kJobJoin, &job, sizeof job);
+}
+
+absl::Status ManagerLink::name_parent(const wire::JobParent& parent) {
+  return send(wire::Type::kJobParent, &parent, sizeof parent);
+}
+
 absl::Status ManagerLink::say_exiting() { return send(wire::Type::kExiting, nullptr, 0); }
 
 absl::StatusOr<ManagerLink::Answer> ManagerLink::receive() {

@@ -28,6 +28,10 @@ class ManagerLink {
 
   [[nodiscard]] absl::Status submit(const wire::JobSubmit& job);
   [[nodiscard]] absl::Status resume(const wire::JobResume& job);
+  /// May we be part of that job?
+  [[nodiscard]] absl::Status join(const wire::JobJoin& job);
+  /// Before `submit`: the job that we are inside of.
+  [[nodiscard]] absl::Status name_parent(const wire::JobParent& parent);
 
   /// The job got SIGTERM: its processes go to the front of the queue. While another thread
   /// receives.

@@ -69,6 +69,58 @@ TEST_F(ManagerTest, AJobThatCanNeverFitIsRefusedAtOnce) {
   EXPECT_TRUE(manager_->node().jobs.empty());
 }
 
+TEST_F(ManagerTest, AJobThatWouldWaitForTheOneItIsInsideOfIsRefusedWithTheRemedy) {
+  ASSERT_TRUE(values_.set("host.budget", "100MiB", "test").ok());
+  crash_manager();
+  start_manager();
+  FakeJob outer = admit(700 * kMiB, "outer");
+  for (std::uint64_t wanted : {700 * kMiB, 100 * kMiB}) {
+    FakePeer inner(socket());
+    inner.send(Type::kJobParent, wire::JobParent{outer.admitted.job});
+    inner.send(Type::kJobSubmit, job_submit(wanted, "inner"));
+    pump();
+    if (wanted == 100 * kMiB) {
+      inner.expect<wire::JobAdmitted>(Type::kJobAdmitted);
+      continue;
+    }
+    const std::string text = field_text(inner.expect<wire::JobNotice>(Type::kJobRefused).text);
+    EXPECT_THAT(text, HasSubstr("'outer'"));
+    EXPECT_THAT(text, HasSubstr("--join"));
+  }
+}
+
+TEST_F(ManagerTest, AJobInsideOfAnotherStillWaitsForStrangers) {
+  ASSERT_TRUE(values_.set("host.budget", "100MiB", "test").ok());
+  crash_manager();
+  start_manager();
+  FakeJob outer = admit(100 * kMiB, "outer");
+  FakeJob stranger = admit(700 * kMiB, "stranger");
+  FakePeer inner(socket());
+  inner.send(Type::kJobParent, wire::JobParent{outer.admitted.job});
+  inner.send(Type::kJobSubmit, job_submit(700 * kMiB, "inner"));
+  pump();
+  inner.expect<wire::JobNotice>(Type::kJobQueued);
+  stranger.runner.kill();
+  std::optional<Packet> packet;
+  pump_until_readable(inner, packet);
+  EXPECT_EQ(packet->type, Type::kJobAdmitted);
+}
+
+TEST_F(ManagerTest, WhoAsksToJoinAJobIsAnsweredByIdAndSecret) {
+  FakeJob job = admit(100 * kMiB);
+  FakePeer asker(socket());
+  asker.send(Type::kJobJoin, wire::JobJoin{job.admitted.job, job.admitted.secret});
+  pump();
+  EXPECT_EQ(asker.expect<wire::JobAdmitted>(Type::kJobAdmitted).job, job.admitted.job);
+  asker.send(Type::kJobJoin, wire::JobJoin{job.admitted.job, {}});
+  pump();
+  EXPECT_EQ(asker.expect<wire::Error>(Type::kError).code, wire::kErrorSecret);
+  asker.send(Type::kJobJoin, wire::JobJoin{{}, job.admitted.secret});
+  pump();
+  EXPECT_EQ(asker.expect<wire::Error>(Type::kError).code, wire::kErrorUnknownJob);
+  EXPECT_EQ(manager_->node().jobs.size(), 1u);
+}
+
 TEST_F(ManagerTest, AJobEndsWhenItsRunnerAndAllProcessesHaveGone) {
   FakeJob job = admit(100 * kMiB);
   FakeProcess process = join(job);

@@ -12,7 +12,7 @@ import sys
 import threading
 
 MAGIC, VERSION = 0x31785250, 1
-ERROR, SUBMIT, ADMITTED, QUEUED, REFUSED, RESUME = 1, 0x100, 0x101, 0x102, 0x103, 0x104
+ERROR, SUBMIT, ADMITTED, QUEUED, REFUSED, RESUME, JOIN, PARENT = 1, *range(0x100, 0x107)
 EXITING = 0x20d
 HEADER = struct.Struct("<IHHIIQ")
 JOB_SUBMIT = struct.Struct("<Q64s64siIQQdQ")
@@ -20,6 +20,7 @@ JOB_ADMITTED = struct.Struct("<QQQQQQII")
 JOB_NOTICE = struct.Struct("<QQ496s")
 ERROR_BODY = struct.Struct("<II496s")
 ID = struct.Struct("<QQQQ")
+PARENT_BODY = struct.Struct("<QQ")
 
 JOB_ID = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 SECRET = (0x1111111111111111, 0x2222222222222222)
@@ -53,10 +54,16 @@ def parse(data):
     if kind == EXITING:
         assert not body, body
         return kind, asked
-    if kind == RESUME:
+    if kind == PARENT:
+        asked["job"] = PARENT_BODY.unpack(body)
+        return kind, asked
+    if kind in (RESUME, JOIN):
         asked["job"] = ID.unpack_from(body)[:2]
         asked["secret"] = ID.unpack_from(body)[2:]
         body = body[ID.size:]
+    if kind == JOIN:
+        assert not body, body
+        return kind, asked
     assert len(body) == JOB_SUBMIT.size, len(body)
     _, name, team, priority, flags, memory, max_wait, slowdown, gpus = JOB_SUBMIT.unpack(body)
     asked.update(name=name.rstrip(b"\0").decode(), team=team.rstrip(b"\0").decode(), priority=priority, flags=flags,
@@ -65,7 +72,7 @@ def parse(data):
 
 
 def admit_all(kind, asked):
-    return [] if kind == EXITING else [admitted()]
+    return [] if kind in (EXITING, PARENT) else [admitted()]
 
 
 class FakeManager:

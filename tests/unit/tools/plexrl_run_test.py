@@ -192,23 +192,40 @@ class Environment(Tree):
         self.assertEqual(env["LD_PRELOAD"], f"{self.library}:{other}")
 
     def test_a_nested_run_is_a_job_of_its_own(self):
-        env = self.environment("--name", "outer", "--memory", "1MiB",
+        env = self.environment("--name", "outer", "--memory", "4MiB",
                                command=[str(self.run_path), "--name", "inner", "--", *job(self.SHOW)])
-        asked = [self.fake.messages.get(timeout=HANG_S)[1] for _ in range(2)]
-        self.assertEqual([one["name"] for one in asked], ["outer", "inner"])
-        self.assertEqual(asked[1]["memory"], 0)  # the outer job's promise is not the inner one's wish
+        kinds, asked = zip(*(self.fake.messages.get(timeout=HANG_S) for _ in range(3)))
+        self.assertEqual(kinds, (fake_manager.SUBMIT, fake_manager.PARENT, fake_manager.SUBMIT))
+        self.assertEqual([asked[0]["name"], asked[2]["name"]], ["outer", "inner"])
+        self.assertEqual(asked[1]["job"], fake_manager.JOB_ID)
+        self.assertEqual(asked[2]["memory"], 0)  # the outer job's promise is not the inner one's wish
         self.assertEqual(env["LD_PRELOAD"], str(self.library))
 
     def test_a_nested_run_with_join_is_part_of_the_job(self):
         env = self.environment("--name", "outer", command=[str(self.run_path), "--join", "--", *job(self.SHOW)])
         self.assertEqual(env["PLEXRL_JOB_NAME"], "outer")
-        self.fake.messages.get(timeout=HANG_S)
+        self.assertEqual(self.fake.messages.get(timeout=HANG_S)[0], fake_manager.SUBMIT)
+        kind, asked = self.fake.messages.get(timeout=HANG_S)
+        self.assertEqual((kind, asked["job"], asked["secret"]), (fake_manager.JOIN, fake_manager.JOB_ID, fake_manager.SECRET))
         self.assertTrue(self.fake.messages.empty())
 
     def test_join_outside_of_a_job_fails(self):
         status, _, err = self.run_it("--join", "--", "true")
         self.assertEqual(status, 125)
         self.assertIn("not inside a job", err)
+
+    def test_join_of_a_job_that_the_manager_does_not_know_runs_unshared_or_not_at_all(self):
+        self.fake.answer = lambda kind, asked: [fake_manager.error("no such job here")]
+        env = {**self.env, "PLEXRL_JOB_ID": "a" * 32, "PLEXRL_JOB_SECRET": "b" * 32, "LD_PRELOAD": str(self.library)}
+        show = "import os; print(os.environ.get('LD_PRELOAD'), os.environ.get('PLEXRL_JOB_ID'))"
+        self.assertEqual(self.run_it("--join", "--", *job(show), env=env),
+                         (0, "None None\n", "plexrl-run: running unshared: --join: no such job here\n"))
+        self.assertEqual(self.run_it("--join", "--require", "--", *job(show), env=env),
+                         (125, "", "plexrl-run: --require: --join: no such job here\n"))
+        env["PLEXRL_JOB_ID"] = "job 1"
+        status, out, err = self.run_it("--join", "--require", "--", *job(show), env=env)
+        self.assertEqual((status, out), (125, ""))
+        self.assertIn("PLEXRL_JOB_ID is not 32 hex digits", err)
 
     def test_the_simulated_gpu_is_found_first_only_with_its_option(self):
         env = self.environment("--simgpu=name=x,gpus=2", env={**self.env, "LD_LIBRARY_PATH": "/opt/lib"})
