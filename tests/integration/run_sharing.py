@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a program alone and then beside the antagonist on a simulated GPU that is too small for both.
 
-Passes if both outputs are the same bytes, the program's memory was taken and brought back at least once for each of its pauses, and
+Passes if both outputs are the same bytes, and the same when alone its work begins later here and there, the program's memory was taken and brought back at least once for each of its pauses, and
 nothing ran on the GPU outside its gang's lease (lease_check.py). Exit 0 passed, 1 failed, 77 skipped.
 """
 import argparse
@@ -11,6 +11,7 @@ import lease_check
 from sandbox import Failure, Sandbox
 
 MIB = 1 << 20
+STAGGER, STAGGER_SEEDS = "5ms", (1, 2, 3)
 SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us,ctx=4MiB"  # fast, so that the test is about what happens and not about waiting
 
 
@@ -20,6 +21,7 @@ def run(sandbox, program, options):
     alone = sandbox.wait(sandbox.alone([programs / program], "alone", **memory))
     if not alone:
         raise Failure(f"{program} printed nothing")
+    check_order(sandbox, program, alone, memory)
     sandbox.start_manager()
     sandbox.watch("program")
     memory["PLEXRL_TEST_PEER"] = sandbox.peer_file
@@ -32,6 +34,17 @@ def run(sandbox, program, options):
     if shared != alone:
         raise Failure(f"the outputs differ\nalone:\n{alone.decode()}\nshared:\n{shared.decode()}")
     return sandbox.peer()["pauses"]
+
+
+def check_order(sandbox, program, alone, memory):
+    """The program's output may not depend on the order of work that it left unordered: then a difference would prove nothing."""
+    for seed in STAGGER_SEEDS:
+        name = f"staggered{seed}"
+        output = sandbox.wait(sandbox.alone([sandbox.build / "tests/integration/programs" / program], name,
+                                            more_spec=f"stagger={STAGGER},seed={seed}", **memory))
+        if output != alone:
+            raise Failure("the program itself leaves work unordered (simulated GPU with "
+                          f"stagger={STAGGER},seed={seed})\nwithout:\n{alone.decode()}\nwith:\n{output.decode()}")
 
 
 def check_paging(trace, least):

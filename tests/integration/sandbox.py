@@ -57,8 +57,8 @@ class Sandbox:
 
     # ---- what processes see
 
-    def spec(self, device="shared"):
-        parts = [f"name={self.name}-{device}", f"memory={self.memory}", f"gpus={self.gpus}", self.more_spec]
+    def spec(self, device="shared", more=""):
+        parts = [f"name={self.name}-{device}", f"memory={self.memory}", f"gpus={self.gpus}", self.more_spec, more]
         if device == "shared":
             parts.append(f"log={self.device_log}")
         return ",".join(part for part in parts if part)
@@ -93,9 +93,10 @@ class Sandbox:
         path = self.folder / f"{name}.err"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def alone(self, argv, name, **more):
-        """Starts a program on a simulated GPU of its own, without PlexRL."""
+    def alone(self, argv, name, more_spec="", **more):
+        """Starts a program on a simulated GPU of its own, without PlexRL. `more_spec`: more of PLEXRL_SIMGPU."""
         env = self.environment(device=name, **more)
+        env["PLEXRL_SIMGPU"] = self.spec(name, more_spec)
         env["LD_LIBRARY_PATH"] = str(self.build / "lib/plexrl/simgpu")
         return self.start(argv, env, name)
 

@@ -11,6 +11,7 @@ int main() {
   const CUdeviceptr a = allocate(bytes), b = allocate(bytes);
   CHECK(cuMemsetD32(a, 1, words));
   CHECK(cuMemsetD32(b, 2, words));
+  CHECK(cuCtxSynchronize());  // streams that are not blocking do not wait for it
   CUstream stream, side;
   CUevent fork, join;
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

@@ -19,6 +19,7 @@ int main() {
   const std::size_t bytes = 2 << 20, words = bytes / 4;
   const CUdeviceptr sum = allocate(bytes);
   CHECK(cuMemsetD32(sum, 1, words));
+  CHECK(cuCtxSynchronize());  // a stream that is not blocking does not wait for it
   CUstream stream;
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CUgraph graph;

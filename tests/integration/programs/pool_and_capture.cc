@@ -12,6 +12,7 @@ int main() {
   CHECK(cuStreamCreate(&working, CU_STREAM_NON_BLOCKING));
   const CUdeviceptr data = allocate(bytes);
   CHECK(cuMemsetD32(data, 1, words));
+  CHECK(cuCtxSynchronize());  // streams that are not blocking do not wait for it
   const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                        CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                        CU_STREAM_CAPTURE_MODE_RELAXED};

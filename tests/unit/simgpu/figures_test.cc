@@ -263,6 +263,29 @@ TEST(Figures, ASeedDrawsTheOrderOfBlocksAndFixedOrderKeepsIt) {
       << "another order for each kernel";
 }
 
+TEST(Figures, StaggerMakesEachItemBeginLaterAndKeepsTheOrderOfAStream) {
+  const std::string spec = "name=" + name() + kFree + ",vmm=0,stagger=20ms,seed=3";
+  EXPECT_EQ("20", in_own_process(spec, [] {
+              const Gpu gpu;
+              const CUdeviceptr pointer = gpu.memory(4096);
+              const CUstream stream = gpu.stream();
+              CUevent begin = nullptr, end = nullptr;
+              OK(cuEventCreate(&begin, CU_EVENT_DEFAULT));
+              OK(cuEventCreate(&end, CU_EVENT_DEFAULT));
+              OK(cuEventRecord(begin, stream));
+              for (unsigned i = 1; i <= 20; ++i) OK(cuMemsetD32Async(pointer, i, 1, stream));
+              OK(cuEventRecord(end, stream));
+              OK(cuEventSynchronize(end));
+              float elapsed_ms = 0;
+              OK(cuEventElapsedTime(&elapsed_ms, begin, end));
+              // 21 draws of up to 20 ms; all of them small is not what this seed draws.
+              require(elapsed_ms > 100, "only " + std::to_string(elapsed_ms) + " ms");
+              unsigned last = 0;
+              OK(cuMemcpyDtoH(&last, pointer, 4));
+              return std::to_string(last);
+            }));
+}
+
 TEST(Figures, FixedOrderLetsOneKernelInAtATime) {
   const std::string spec = "name=" + name() + kFree + ",vmm=0,order=fixed";
   EXPECT_EQ("1", in_own_process(spec, [] {

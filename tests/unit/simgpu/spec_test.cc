@@ -47,7 +47,7 @@ TEST(Spec, ReadsEveryKey) {
       "name=a-1,gpus=2,memory=256MiB,link=2GB/s,duplex=0.5,hbm=16GB/"
       "s,sms=8,sm=80,ctx=4MiB,vmm=10us,"
       "free_delay=5ms,queue=16,order=fixed,log=/tmp/"
-      "x.log,seed=9,fail=cuMemCreate@3:2,hang=4,slow=2.5");
+      "x.log,seed=9,stagger=3ms,fail=cuMemCreate@3:2,hang=4,slow=2.5");
   EXPECT_EQ(spec.name, "a-1");
   EXPECT_EQ(spec.gpus, 2);
   EXPECT_EQ(spec.memory_bytes, 256ull << 20);
@@ -63,6 +63,7 @@ TEST(Spec, ReadsEveryKey) {
   EXPECT_TRUE(spec.fixed_order);
   EXPECT_EQ(spec.log_path, "/tmp/x.log");
   EXPECT_EQ(spec.seed, 9u);
+  EXPECT_EQ(spec.stagger_ns, 3'000'000u);
   EXPECT_EQ(spec.failure.call, "cuMemCreate");
   EXPECT_EQ(spec.failure.nth, 3u);
   EXPECT_EQ(spec.failure.code, 2);

@@ -148,6 +148,7 @@ const std::vector<Key>& keys() {
          return !text.empty();
        }},
       {"seed", "a number", number(&Spec::seed)},
+      {"stagger", "a time such as 5ms", scaled(&Spec::stagger_ns, kTimes)},
       {"fail", "CALL@N:CODE, as in cuMemCreate@3:2", set_failure},
       {"hang", "the number of a kernel, from 1", number(&Spec::hang_kernel)},
       {"slow", "0.01..1000", real(&Spec::slow, 0.01, 1000)},

@@ -16,8 +16,8 @@ struct InjectedFailure {
 
 /// What PLEXRL_SIMGPU describes: comma-separated `key=value`. Rates are bytes/s, times ns; 0 means
 /// "costs nothing". Processes that name the same `name` share the devices, so the fields that
-/// describe the devices must agree; `log`, `order`, `seed`, `slow`, `fail`
-/// and `hang` are a process's own.
+/// describe the devices must agree; `log`, `order`, `seed`, `stagger`, `slow`,
+/// `fail` and `hang` are a process's own.
 struct Spec {
   std::string name = "default";
   int gpus = 1;
@@ -33,6 +33,7 @@ struct Spec {
   std::uint64_t queue_depth = 1024;  ///< outstanding items of a stream before a launch blocks
   int sm = 75;                       ///< architecture: 75 or 80
   std::uint64_t seed = 0;  ///< draws the order in which the blocks of a kernel begin; 0: by number
+  std::uint64_t stagger_ns = 0;  ///< each item of a stream begins later by up to this, by `seed`
   double slow = 1.0;       ///< modelled times are multiplied by it
   bool fixed_order =
       false;  ///< one kernel at a time in a process, so that float atomics are reproducible

@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
+#include <random>
 #include <set>
 
 #include "tools/simgpu/driver/clock.h"
@@ -165,6 +167,14 @@ void Stream::work() {
   }
 }
 
+std::uint64_t Stream::draw_stagger() {
+  const Spec& spec = driver()->machine->spec();
+  if (spec.stagger_ns == 0) return 0;
+  std::seed_seq of{spec.seed, id_, staggered_++};
+  std::mt19937 generator(of);
+  return generator() % spec.stagger_ns;
+}
+
 void Stream::run_item(Item& item) {
   std::uint64_t start = std::max(ready_ns_, item.submitted_ns);
   std::uint64_t ready = finished_ns_;
@@ -172,6 +182,11 @@ void Stream::run_item(Item& item) {
     earlier->wait();
     start = std::max(start, earlier->end_ns());
     ready = std::max(ready, earlier->finished_ns());
+  }
+  if (const std::uint64_t later = draw_stagger(); later > 0) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(later));
+    start += later;
+    ready += later;
   }
   std::uint64_t end = start;
   Driver* const d = driver();

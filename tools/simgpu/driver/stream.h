@@ -82,6 +82,7 @@ class Stream {
   };
   void work();
   void run_item(Item& item);
+  std::uint64_t draw_stagger();
 
   Context* const context_;
   const Kind kind_;
@@ -96,6 +97,7 @@ class Stream {
   std::uint64_t ready_ns_ =
       0;  ///< device time at which the previous item ended; the stream thread's own
   std::uint64_t finished_ns_ = 0;  ///< when this host was done with it; the stream thread's own
+  std::uint64_t staggered_ = 0;    ///< items drawn for; the stream thread's own
   std::thread thread_;
   bool stopping_ = false;
 };
