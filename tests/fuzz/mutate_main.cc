@@ -1,8 +1,11 @@
 // Drives one fuzz target (LLVMFuzzerTestOneInput) without a coverage-guided fuzzer: seeds from a
 // folder, then mutations of them by a seeded generator, so that a run can be repeated exactly. A
-// target reports a fault by crashing. Usage: TARGET SEED_FOLDER ITERATIONS [RANDOM_SEED] The input
-// that is being tried is kept in `last-input` in the working folder while it runs, and removed at
-// the end.
+// target reports a fault by crashing; the input it was given is then in `last-input` in the working
+// folder. Usage: TARGET SEED_FOLDER ITERATIONS [RANDOM_SEED]
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -103,6 +106,25 @@ std::vector<Bytes> read_seeds(const std::filesystem::path& folder) {
   return seeds;
 }
 
+/// What the child tries; the parent still has it when the child has crashed.
+struct Tried {
+  std::streamsize size = 0;
+  char bytes[2 * kLargestInput];
+
+  void run(const Bytes& input) {
+    size = static_cast<std::streamsize>(std::min(input.size(), sizeof bytes));
+    std::copy_n(input.begin(), size, bytes);
+    LLVMFuzzerTestOneInput(input.data(), input.size());
+  }
+};
+
+Tried* share_tried() {
+  void* const memory =
+      mmap(nullptr, sizeof(Tried), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  return new (memory) Tried;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -116,18 +138,20 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s: no seeds in %s, or no iterations\n", argv[0], argv[1]);
     return 2;
   }
-  for (const Bytes& seed : seeds) LLVMFuzzerTestOneInput(seed.data(), seed.size());
-  Mutator mutator(seeds, argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
-  for (long i = 0; i < iterations; ++i) {
-    const Bytes input = mutator.next();
-    {
-      std::ofstream last("last-input", std::ios::binary | std::ios::trunc);
-      last.write(reinterpret_cast<const char*>(input.data()),
-                 static_cast<std::streamsize>(input.size()));
-    }
-    LLVMFuzzerTestOneInput(input.data(), input.size());
+  Tried* const tried = share_tried();
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const Bytes& seed : seeds) tried->run(seed);
+    Mutator mutator(seeds, argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
+    for (long i = 0; i < iterations; ++i) tried->run(mutator.next());
+    std::printf("%ld inputs from %zu seeds\n", iterations, seeds.size());
+    return 0;
   }
-  std::filesystem::remove("last-input");
-  std::printf("%ld inputs from %zu seeds\n", iterations, seeds.size());
-  return 0;
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return 2;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
+  std::ofstream("last-input", std::ios::binary).write(tried->bytes, tried->size);
+  std::fprintf(stderr, "%s: ended with status %#x; its input is in last-input\n", argv[0],
+               static_cast<unsigned>(status));
+  return 1;
 }

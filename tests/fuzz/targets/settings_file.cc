@@ -1,19 +1,20 @@
 // The daemon's settings file: applied whole or refused with a line that begins with its name.
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "nodemgr/daemon_settings.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace plexrl::nodemgr;
-  static const std::string kPath = "settings.toml";
-  {
-    std::ofstream file(kPath, std::ios::binary | std::ios::trunc);
-    file.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  }
+  static const int kFile = memfd_create("settings.toml", MFD_CLOEXEC);
+  static const std::string kPath = "/proc/self/fd/" + std::to_string(kFile);
+  if (ftruncate(kFile, 0) != 0 || pwrite(kFile, data, size, 0) != static_cast<ssize_t>(size))
+    std::abort();
   settings::Values values(daemon_table());
   const std::string team[] = {"team"};
   const absl::Status status = settings::apply_file(values, kPath, team);

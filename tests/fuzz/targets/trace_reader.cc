@@ -1,6 +1,8 @@
 // A trace, from a segment file that may be damaged to everything that plexrl-trace makes of it. A
 // mutated segment rarely has the right checksum, so the input is also taken as what a frame holds.
 
+#include <google/protobuf/stubs/logging.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -39,6 +41,8 @@ void take(TraceChunk* chunk, RawTrace* trace) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static auto* const kBefore = google::protobuf::SetLogHandler(nullptr);  // a line an input
+  (void)kBefore;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   RawTrace trace;
   TraceChunk chunk;
