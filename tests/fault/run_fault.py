@@ -289,6 +289,48 @@ def stop_the_holder(jobs):
             os.kill(pid, signal.SIGCONT)
 
 
+def case_waiter_terminated(jobs):
+    """A signal to a process that waits at the gate does what it does alone: SIGTERM ends it at once, whoever has the GPU."""
+    jobs.sandbox.start_manager()
+    start_both(jobs)
+    holder, pids, waiter = stop_the_holder(jobs)
+    _, waiters = jobs.states()[waiter]
+    for pid in waiters:
+        os.kill(pid, signal.SIGTERM)
+    jobs.sandbox.wait(jobs.process[waiter], expected=128 + signal.SIGTERM)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    jobs.expect_finished(holder)
+
+
+def case_waiter_handles_signals(jobs):
+    """Handlers run while the process waits at the gate, and then it waits on, without an error for the program."""
+    jobs.sandbox.start_manager()
+    jobs.start("ada")
+    program = jobs.sandbox.build / "tests/fault/programs/handles_signals"
+    jobs.process["bob"] = jobs.sandbox.shared([program, jobs.released], "bob", PLEXRL_TEST_BALLAST=100 << 20)
+    while True:
+        holder, pids, _ = stop_the_holder(jobs)
+        if holder == "ada":
+            break
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    _, [waiter] = jobs.states()["bob"]
+    said = b""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        os.kill(waiter, number)
+        said += number.name.encode() + b"\n"
+        wait_until(lambda: jobs.sandbox.output("bob").read_bytes() == said, f"no handler ran for {number.name}")
+    if jobs.states()["bob"][0] != "waiting":
+        raise Failure(f"bob does not wait any more: {jobs.states()}")
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    jobs.expect_finished("ada")
+    output = jobs.sandbox.wait(jobs.process["bob"])
+    if not output.startswith(said + b"right after many rounds\n"):
+        raise Failure(f"bob printed {output}")
+
+
 def case_job_terminated(jobs):
     """SIGTERM to plexrl-run reaches the job once and ends it; the other goes on."""
     jobs.sandbox.start_manager()
