@@ -12,6 +12,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "tools/cli/private_folder.h"
 
 namespace plexrl::ctl {
 namespace {
@@ -104,6 +105,9 @@ absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const std::str
     const int fd = connect_to(path);
     if (fd < 0) {
       if (errno == EACCES || errno == EPERM) {
+        if (const auto why = cli::why_not_private(cli::folder_of(path))) {
+          return absl::PermissionDeniedError(*why);
+        }
         return absl::PermissionDeniedError(absl::StrCat(
             "permission denied on ", path,
             ": administration is for its owner and the group of that socket (try sudo)"));

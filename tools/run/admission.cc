@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nodemgr/ids.h"
+#include "tools/cli/private_folder.h"
 #include "tools/cli/socket_path.h"
 #include "tools/run/driver_search.h"
 
@@ -58,6 +59,11 @@ absl::StatusOr<Connected> find_manager(const Options& options, const Installatio
                        .socket = place.path,
                        .state = cli::state_folder(lookup, options.simgpu),
                        .env = manager_env(env)};
+    // What the user names may be served by somebody else; the user's own place may not.
+    const char* const named = env.get("PLEXRL_SOCKET");
+    const bool is_named = named != nullptr && *named != '\0';
+    const auto why = is_named ? std::nullopt : cli::why_not_private(cli::folder_of(place.path));
+    if (why) return absl::PermissionDeniedError(*why);
     auto link = ManagerLink::connect(place.path);
     const bool can_start = absl::IsNotFound(link.status()) || absl::IsUnavailable(link.status());
     if (can_start) {

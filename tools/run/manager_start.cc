@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tools/cli/private_folder.h"
 
 namespace plexrl::run {
 namespace {
@@ -20,11 +21,6 @@ constexpr int kReadyFd = 3;
 
 absl::Status failed(const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", strerror(errno)));
-}
-
-std::string folder_of(const std::string& file) {
-  const auto slash = file.rfind('/');
-  return slash == std::string::npos ? "." : slash == 0 ? "/" : file.substr(0, slash);
 }
 
 std::string last_line(const std::string& file, off_t from) {
@@ -81,15 +77,9 @@ bool wait_until_ready(int fd) {
 
 absl::Status make_folders(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
-  if (errno != ENOENT || folder_of(folder) == folder) return failed(folder);
-  if (auto status = make_folders(folder_of(folder)); !status.ok()) return status;
+  if (errno != ENOENT || cli::folder_of(folder) == folder) return failed(folder);
+  if (auto status = make_folders(cli::folder_of(folder)); !status.ok()) return status;
   return mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST ? absl::OkStatus() : failed(folder);
-}
-
-// Nobody but root and this user can replace what lies in the folder.
-bool keeps_its_entries(const struct stat& info) {
-  const bool trusted = info.st_uid == 0 || info.st_uid == geteuid();
-  return trusted && (!(info.st_mode & S_IWOTH) || (info.st_mode & S_ISVTX));
 }
 
 absl::Status start_manager(ManagerStart& start) {
@@ -130,17 +120,12 @@ absl::Status start_manager(ManagerStart& start) {
 }  // namespace
 
 absl::Status make_private_folder(const std::string& folder) {
+  if (const auto why = cli::why_not_private(folder)) return absl::PermissionDeniedError(*why);
   if (auto status = make_folders(folder); !status.ok()) return status;
   struct stat info;
   if (lstat(folder.c_str(), &info) != 0) return failed(folder);
-  bool is_private = S_ISDIR(info.st_mode) && info.st_uid == geteuid() && !(info.st_mode & S_IWOTH);
-  for (std::string parent = folder_of(folder); is_private; parent = folder_of(parent)) {
-    is_private = stat(parent.c_str(), &info) == 0 && keeps_its_entries(info);
-    if (parent == "/" || parent == ".") break;
-  }
-  if (is_private) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat(
-      folder, " is not a folder that only you can write to: chmod it or choose another"));
+  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(folder, " is not a folder of yours"));
 }
 
 absl::StatusOr<ManagerLink> connect_or_start(ManagerStart& start) {
@@ -149,7 +134,7 @@ absl::StatusOr<ManagerLink> connect_or_start(ManagerStart& start) {
                                                       absl::IsInvalidArgument(link.status())) {
     return link;
   }
-  if (auto status = make_private_folder(folder_of(start.socket)); !status.ok()) return status;
+  if (auto status = make_private_folder(cli::folder_of(start.socket)); !status.ok()) return status;
   const std::string lock_path = start.socket + ".lock";
   ScopedFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock) return failed(lock_path);

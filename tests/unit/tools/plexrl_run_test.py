@@ -302,6 +302,20 @@ class Unshared(Tree):
         os.chmod(self.root / "run", 0o777)
         self.expect_unshared("only you can write to", "--simgpu")
 
+    def test_another_users_folder_is_named_with_its_owner_and_not_used(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can make a folder of another user")
+        theirs = self.root / "theirs"
+        theirs.mkdir(mode=0o755)
+        (theirs / "plexrl/simgpu-default").mkdir(parents=True)
+        os.chown(theirs / "plexrl", 54321, 54321)
+        listener = FakeManager(str(theirs / "plexrl/simgpu-default/nodemgr.sock"))  # whoever that is
+        self.addCleanup(listener.die)
+        env = {**self.env, "XDG_RUNTIME_DIR": str(theirs)}
+        del env["PLEXRL_SOCKET"]
+        self.expect_unshared(f"{theirs}/plexrl belongs to uid 54321: have it removed, or set XDG_RUNTIME_DIR", "--simgpu",
+                             env=env)
+
     def test_disabled_by_the_user_it_says_nothing(self):
         env = {**self.env, "PLEXRL_DISABLE": "1"}
         self.assertEqual(self.run_it("--", "sh", "-c", "echo $PLEXRL_JOB_ID; exit 3", env=env), (3, "\n", ""))
