@@ -8,6 +8,15 @@ function(plexrl_driver_test name)
 endfunction()
 
 plexrl_driver_test(simgpu_entry_points_test entry_points_test.cc)
+
+set(documented ${CMAKE_CURRENT_BINARY_DIR}/documented.inc)
+add_custom_command(OUTPUT ${documented}
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/documented.py ${PLEXRL_CUDA_INCLUDE_DIR}/cuda.h > ${documented}
+  DEPENDS ${CMAKE_CURRENT_LIST_DIR}/documented.py ${PLEXRL_CUDA_INCLUDE_DIR}/cuda.h
+  VERBATIM)
+plexrl_driver_test(simgpu_entry_sweep_test entry_sweep_test.cc ${documented})
+target_include_directories(simgpu_entry_sweep_test PRIVATE ${CMAKE_CURRENT_BINARY_DIR})
+
 plexrl_driver_test(simgpu_module_test module_test.cc)
 plexrl_driver_test(simgpu_launch_test launch_test.cc)
 plexrl_driver_test(simgpu_graph_test graph_test.cc)

@@ -270,9 +270,10 @@ SIMGPU_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, un
 SIMGPU_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags,
                                                           int* active) {
   SIMGPU_ENTER(cuDevicePrimaryCtxGetState);
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!is_ordinal(device)) return CUDA_ERROR_INVALID_DEVICE;
   const Context* const primary = primary_of(device);
-  if (flags != nullptr) *flags = primary != nullptr ? primary->flags : 0;
-  if (active != nullptr) *active = primary != nullptr && primary->alive.load() ? 1 : 0;
+  *flags = primary != nullptr ? primary->flags : 0;
+  *active = primary != nullptr && primary->alive.load() ? 1 : 0;
   return CUDA_SUCCESS;
 }

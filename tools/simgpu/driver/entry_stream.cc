@@ -209,6 +209,9 @@ CUresult batch_memory_operations(bool per_thread, CUstream stream, unsigned coun
                                  CUstreamBatchMemOpParams* operations, unsigned flags) {
   if (flags != 0 || count > 256 || (count > 0 && operations == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
+  Stream* found = nullptr;
+  if (const CUresult result = find_stream(stream, per_thread, &found); result != CUDA_SUCCESS)
+    return result;
   for (unsigned i = 0; i < count; ++i) {
     const CUstreamBatchMemOpParams& one = operations[i];
     CUresult result = CUDA_ERROR_INVALID_VALUE;
