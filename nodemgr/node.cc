@@ -64,6 +64,14 @@ void Node::publish(const Job& job) {
   }
 }
 
+void Node::publish_may_leave(const Session& session) {
+  auto* page = static_cast<wire::ControlPage*>(session.control.data());
+  if (page == nullptr) return;
+  std::uint64_t sum = 0;
+  for (auto [gpu, bytes] : session.may_leave) sum += bytes;
+  store(page->may_leave_bytes, sum);
+}
+
 void Node::set_others(int index, std::uint64_t others) {
   NodeGpu& gpu = gpus.at(index);
   gpu.others = others;

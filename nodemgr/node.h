@@ -83,9 +83,10 @@ struct Session {
   std::string command;
   Client* client = nullptr;  ///< null while the connection is lost
   SharedPage control, activity;
-  std::map<int, SessionMemory> memory;  ///< by attached GPU
-  std::uint64_t gang = 0;               ///< 0: none yet
-  std::string exclusive_reason;         ///< "" when it can be cut
+  std::map<int, SessionMemory> memory;     ///< by attached GPU
+  std::map<int, std::uint64_t> may_leave;  ///< by GPU: bytes of which others may need the room
+  std::uint64_t gang = 0;                  ///< 0: none yet
+  std::string exclusive_reason;            ///< "" when it can be cut
   bool exiting = false;
 
   // Its part in the gang's lease.
@@ -170,6 +171,8 @@ struct Node {
   void journal_append(const JournalRecord& record, bool durable);
   /// Writes the job's figures to the control pages of all its processes.
   void publish(const Job& job);
+  /// Writes the sum of `may_leave` to the process's control page.
+  void publish_may_leave(const Session& session);
   /// What others use was measured: sets `usable` and tells the ledger.
   void set_others(int gpu, std::uint64_t others);
 };

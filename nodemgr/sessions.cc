@@ -214,10 +214,23 @@ void Sessions::reserve_slabs(int gpu) {
   }
   std::uint64_t usable = node_.ledger.usable(gpu);
   if (pageable.size() < 2 || in_all <= usable) return;
-  for (auto [job, bytes] : pageable) {
+  for (auto& [key, bytes] : pageable) {
+    Job& job = *node_.jobs.at(key);
     std::uint64_t may_leave = std::min(bytes, in_all - usable);
     std::uint64_t count = (may_leave + node_.chunk_bytes - 1) / node_.chunk_bytes;
-    node_.slabs->reserve(job, node_.chunk_bytes, count);
+    node_.slabs->reserve(key, node_.chunk_bytes, count);
+    // Those with the most are asked first when something has to leave (Leases::evict).
+    std::multimap<std::uint64_t, Session*, std::greater<>> by_size;
+    for (SessionKey id : job.sessions) {
+      if (Session* session = node_.find_session(id)) {
+        by_size.emplace(node_.ledger.pageable(id, gpu), session);
+      }
+    }
+    for (auto [has, session] : by_size) {
+      session->may_leave[gpu] = std::min(has, may_leave);
+      may_leave -= session->may_leave[gpu];
+      node_.publish_may_leave(*session);
+    }
   }
 }
 

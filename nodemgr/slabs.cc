@@ -6,10 +6,14 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace plexrl::nodemgr {
 namespace {
+
+/// Zeroing pages is what takes the time; more threads than this fill the memory bus, not slabs.
+constexpr unsigned kMostThreads = 4;
 
 /// A slab in memory, all its pages there, unable to change its size; closed when it can't be had.
 ScopedFd make_slab(std::uint64_t bytes) {
@@ -30,8 +34,12 @@ Slabs::Slabs(std::uint64_t budget_bytes, std::uint64_t first_id)
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { populate_loop(); });
-  ::pthread_setname_np(thread_.native_handle(), "plexrl-slabs");
+  // Half of the processors: the others are the jobs'.
+  unsigned count = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMostThreads);
+  for (unsigned i = 0; i < count; ++i) {
+    threads_.emplace_back([this] { populate_loop(); });
+    ::pthread_setname_np(threads_.back().native_handle(), "plexrl-slabs");
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -40,8 +48,8 @@ Slabs::~Slabs() {
     std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_one();
-  thread_.join();
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void Slabs::wake_loop() { ::eventfd_write(event_.get(), 1); }
@@ -51,8 +59,11 @@ void Slabs::populate_loop() {
   while (true) {
     changed_.wait(lock, [this] { return stop_ || !to_do_.empty(); });
     if (stop_) return;
-    Work work = std::move(to_do_.front());
-    to_do_.pop_front();
+    auto next = std::find_if(to_do_.begin(), to_do_.end(),
+                             [](const Work& work) { return work.is_awaited; });
+    if (next == to_do_.end()) next = to_do_.begin();
+    Work work = std::move(*next);
+    to_do_.erase(next);
     lock.unlock();
     work.fd = make_slab(work.bytes);
     lock.lock();
@@ -61,7 +72,7 @@ void Slabs::populate_loop() {
   }
 }
 
-Slabs::Slab& Slabs::make(JobKey job, std::uint64_t bytes) {
+Slabs::Slab& Slabs::make(JobKey job, std::uint64_t bytes, bool is_awaited) {
   in_use_ += bytes;
   std::uint64_t id = next_id_++;
   Slab& slab = slabs_[id];
@@ -69,14 +80,22 @@ Slabs::Slab& Slabs::make(JobKey job, std::uint64_t bytes) {
   slab.job = job;
   {
     std::lock_guard lock(mutex_);
-    to_do_.push_back({id, bytes, ScopedFd()});
+    to_do_.push_back({id, bytes, is_awaited, ScopedFd()});
   }
   changed_.notify_one();
   return slab;
 }
 
+void Slabs::hasten(std::uint64_t id) {
+  std::lock_guard lock(mutex_);
+  for (Work& work : to_do_) {
+    if (work.id == id) work.is_awaited = true;
+  }
+}
+
 bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request) {
   Slab* in_making = nullptr;
+  std::uint64_t in_making_id = 0;
   for (auto& [id, slab] : slabs_) {
     if (slab.session != 0 || slab.job != job || slab.bytes != bytes) continue;
     if (slab.fd.is_open()) {
@@ -85,13 +104,18 @@ bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64
       wake_loop();
       return true;
     }
-    if (in_making == nullptr) in_making = &slab;
+    if (in_making == nullptr) {
+      in_making = &slab;
+      in_making_id = id;
+    }
   }
-  if (in_making == nullptr) {
+  if (in_making != nullptr) {
+    hasten(in_making_id);
+  } else {
     if (bytes > budget_) return false;
     if (in_use_ > budget_ - bytes) drop_kept();
     if (in_use_ > budget_ - bytes) return false;
-    in_making = &make(job, bytes);
+    in_making = &make(job, bytes, true);
   }
   in_making->session = session;
   in_making->request = request;
@@ -104,7 +128,7 @@ void Slabs::reserve(JobKey job, std::uint64_t bytes, std::uint64_t count) {
     if (slab.job == job) have += slab.bytes;
   }
   for (; have < count * bytes && bytes <= budget_ && in_use_ <= budget_ - bytes; have += bytes) {
-    make(job, bytes);
+    make(job, bytes, false);
   }
 }
 

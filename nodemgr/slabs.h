@@ -18,9 +18,9 @@ namespace plexrl::nodemgr {
 /// that processes map. A slab that comes back is kept for the same job only and goes with it, so no
 /// bytes pass between jobs.
 ///
-/// Populating (fallocate(2) on a memfd allocates and zeroes its pages) takes long, so a thread of
-/// this class does it; results are taken by `finished` when `event_fd` is readable. All functions
-/// are for the loop's thread.
+/// Populating (fallocate(2) on a memfd allocates and zeroes its pages) takes long, so threads of
+/// this class do it, what somebody waits for first; results are taken by `finished` when `event_fd`
+/// is readable. All functions are for the loop's thread.
 class Slabs {
  public:
   using JobKey = std::uint64_t;
@@ -75,9 +75,12 @@ class Slabs {
   struct Work {
     std::uint64_t id = 0;
     std::uint64_t bytes = 0;
+    bool is_awaited = false;
     ScopedFd fd;
   };
-  Slab& make(JobKey job, std::uint64_t bytes);
+  Slab& make(JobKey job, std::uint64_t bytes, bool is_awaited);
+  /// Somebody waits for it now: it is made before what nobody waits for.
+  void hasten(std::uint64_t id);
   void populate_loop();
   void wake_loop();
   void drop_kept();
@@ -94,7 +97,7 @@ class Slabs {
   std::deque<Work> to_do_;
   std::vector<Work> done_;
   bool stop_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace plexrl::nodemgr

@@ -83,6 +83,9 @@ std::uint64_t Agent::report() {
     exiting_sent_ = parts_.client.connection().send(wire::Type::kExiting, nullptr, 0, 0);
   }
   parts_.client.flush_uncharges();
+  if (const wire::ControlPage* const page = parts_.client.control()) {
+    parts_.slab_worker.want(__atomic_load_n(&page->may_leave_bytes, __ATOMIC_RELAXED));
+  }
   if (wire::ActivityPage* const page = parts_.client.activity()) {
     __atomic_store_n(&page->waiting_threads, std::uint64_t{gate.waiters()}, __ATOMIC_RELAXED);
   }

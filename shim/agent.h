@@ -11,10 +11,12 @@
 #include "shim/memory_report.h"
 #include "shim/scoped_fd.h"
 #include "shim/sharing.h"
+#include "shim/slab_worker.h"
 
 namespace plexrl::shim {
 
-/// The one thread of the shim in a job's process, `plexrl-agent`: it receives the manager's
+/// The thread of the shim in a job's process that does all but one thing (slab_worker.h),
+/// `plexrl-agent`: it receives the manager's
 /// messages, keeps the lease, sends reports, and connects again when the manager was restarted.
 ///
 /// It blocks all signals, and sleeps without a time limit while nothing may be outstanding.
@@ -27,6 +29,7 @@ class Agent {
     MemoryReporter& reporter;
     RangeTable& ranges;
     Sharing& sharing;
+    SlabWorker& slab_worker;
   };
 
   explicit Agent(Parts parts) noexcept : parts_(parts) {}

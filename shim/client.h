@@ -63,7 +63,7 @@ class Client final : public SlabSource {
   void flush_uncharges();
   bool has_uncharges() const noexcept { return uncharged_.load(std::memory_order_relaxed) != 0; }
 
-  // SlabSource, agent only.
+  // SlabSource. Any thread.
   std::optional<Slab> request(std::size_t bytes) override;
   void give_back(std::uint64_t id) override;
 

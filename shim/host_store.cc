@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "interpose/driver.h"
+#include "shim/driver_scope.h"
 #include "shim/log.h"
 
 namespace plexrl::shim {
@@ -16,7 +17,9 @@ constexpr const char* kFile = "host_store";
 std::byte* map_slab(const SlabSource::Slab& slab) noexcept {
   const int saved_errno = errno;
   const int kind = slab.fd.valid() ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  void* const address = ::mmap(nullptr, slab.bytes, PROT_READ | PROT_WRITE, kind, slab.fd.get(), 0);
+  // The pages are there; entered into the page table at once, no copy faults on them one by one.
+  void* const address =
+      ::mmap(nullptr, slab.bytes, PROT_READ | PROT_WRITE, kind | MAP_POPULATE, slab.fd.get(), 0);
   if (address != MAP_FAILED) ::madvise(address, slab.bytes, MADV_DONTFORK);
   errno = saved_errno;
   return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
@@ -31,32 +34,78 @@ std::optional<HostSpan> HostStore::take(std::size_t bytes, CUcontext current) {
 }
 
 std::optional<HostSpan> HostStore::take_free(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& slab : slabs_) {
-    const auto offset = slab->free_space.take(bytes);
-    if (offset) return HostSpan{slab.get(), slab->address + *offset, bytes};
+  std::unique_lock lock(mutex_);
+  while (true) {
+    for (const auto& slab : slabs_) {
+      const auto offset = slab->free_space.take(bytes);
+      if (offset) return HostSpan{slab.get(), slab->address + *offset, bytes};
+    }
+    if (!is_preparing_) return std::nullopt;
+    prepared_.wait(lock);
   }
-  return std::nullopt;
+}
+
+std::unique_ptr<HostSlab> HostStore::map(const SlabSource::Slab& received,
+                                         std::size_t least_bytes) {
+  auto slab = std::make_unique<HostSlab>();
+  slab->id = received.id;
+  slab->bytes = received.bytes;
+  slab->address = map_slab(received);
+  if (slab->address != nullptr && slab->bytes >= least_bytes) return slab;
+  PLEXRL_WARN(kFile, "can't use slab id=%lu bytes=%zu, giving it back",
+              static_cast<unsigned long>(received.id), received.bytes);
+  if (slab->address != nullptr) ::munmap(slab->address, slab->bytes);
+  source_->give_back(received.id);
+  return nullptr;
+}
+
+void HostStore::publish(std::unique_ptr<HostSlab> slab) {
+  slab->free_space.add(0, slab->bytes);
+  const std::lock_guard lock(mutex_);
+  bytes_ += slab->bytes;
+  slabs_.push_back(std::move(slab));
 }
 
 bool HostStore::add_slab(std::size_t bytes, CUcontext current) {
   auto received = source_->request(std::max(bytes, slab_bytes_));
   if (!received) return false;
-  auto slab = std::make_unique<HostSlab>();
-  slab->id = received->id;
-  slab->bytes = received->bytes;
-  slab->address = map_slab(*received);
-  if (slab->address == nullptr || slab->bytes < bytes) {
-    PLEXRL_WARN(kFile, "can't use slab id=%lu bytes=%zu, giving it back",
-                static_cast<unsigned long>(received->id), received->bytes);
-    source_->give_back(received->id);
-    return false;
-  }
+  auto slab = map(*received, bytes);
+  if (slab == nullptr) return false;
+  const std::lock_guard registering(registering_);
   register_slab(*slab, current);
-  slab->free_space.add(0, slab->bytes);
-  const std::lock_guard lock(mutex_);
-  slabs_.push_back(std::move(slab));
+  publish(std::move(slab));
   return true;
+}
+
+bool HostStore::prepare(std::size_t bytes, const Contexts& contexts) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (bytes_ >= bytes) return false;
+  }
+  auto received = source_->request(slab_bytes_);
+  if (!received) return false;
+  {
+    // Not before: the answer reaches this thread through the agent, which may be in `take`.
+    const std::lock_guard lock(mutex_);
+    is_preparing_ = true;
+  }
+  auto slab = map(*received, 0);
+  const bool added = slab != nullptr;
+  if (added) {
+    // A context that is about to end leaves `contexts` first and then waits in forget_context.
+    const std::lock_guard registering(registering_);
+    const auto living = contexts.all();
+    if (!living.empty()) {
+      const RelaxedCapture relaxed;
+      const PushedContext pushed(living.front().context);
+      if (pushed.ok()) register_slab(*slab, living.front().context);
+    }
+    publish(std::move(slab));
+  }
+  const std::lock_guard lock(mutex_);
+  is_preparing_ = false;
+  prepared_.notify_all();
+  return added;
 }
 
 HostSlab* HostStore::adopt(SlabSource::Slab received) {
@@ -69,6 +118,7 @@ HostSlab* HostStore::adopt(SlabSource::Slab received) {
   slab->bytes = received.bytes;
   slab->address = map_slab(received);
   if (slab->address == nullptr) return nullptr;
+  bytes_ += slab->bytes;
   slabs_.push_back(std::move(slab));
   return slabs_.back().get();
 }
@@ -87,6 +137,7 @@ void HostStore::register_slab(HostSlab& slab, CUcontext current) {
 }
 
 void HostStore::ensure_registered(const HostSpan& span, CUcontext current) {
+  const std::lock_guard registering(registering_);
   if (span.slab->registered_in == nullptr && !span.slab->refused) {
     register_slab(*span.slab, current);
   }
@@ -100,6 +151,7 @@ void HostStore::put(const HostSpan& span) {
 }
 
 void HostStore::forget_context(CUcontext context) {
+  const std::lock_guard registering(registering_);
   for (std::size_t i = 0;; ++i) {
     HostSlab* slab = nullptr;
     {
@@ -113,9 +165,16 @@ void HostStore::forget_context(CUcontext context) {
   }
 }
 
-std::size_t HostStore::slab_count() const {
+std::size_t HostStore::bytes() const {
   const std::lock_guard lock(mutex_);
-  return slabs_.size();
+  return bytes_;
+}
+
+std::size_t HostStore::used_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t used = bytes_;
+  for (const auto& slab : slabs_) used -= slab->free_space.free_bytes();
+  return used;
 }
 
 }  // namespace plexrl::shim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "interpose/cuda_api.h"
+#include "shim/contexts.h"
 #include "shim/host_span.h"
 #include "shim/scoped_fd.h"
 #include "shim/va_arena.h"
@@ -23,8 +25,7 @@ class SlabSource {
     ScopedFd fd;  ///< a memfd; invalid: plain memory of this process
   };
   virtual ~SlabSource() = default;
-  /// None: the host tier is full, or nobody answers. Called on the agent thread only; may wait for
-  /// the manager.
+  /// None: the host tier is full, or nobody answers. Any thread; may wait for the manager.
   virtual std::optional<Slab> request(std::size_t bytes) = 0;
   virtual void give_back(std::uint64_t id) = 0;
 };
@@ -43,8 +44,13 @@ struct HostSlab {
 ///
 /// Pinning costs more than copying, so a slab is registered with the driver once and its space
 /// reused. A slab that the driver won't register is used all the same, through pageable copies.
-/// Slabs are not inherited by children. Threads: `take` by the agent; `put` by any thread (frees);
-/// its own lock is not held in driver calls.
+/// Slabs are not inherited by children.
+///
+/// `prepare` gets slabs before they are needed. A `take` that finds no space waits for one that is
+/// being prepared rather than for another one.
+///
+/// Threads: `take` and `adopt` by the agent; `prepare` by SlabWorker's; `put` by any (frees).
+/// Registrations change under `registering_`, which is held in driver calls; `mutex_` is not.
 class HostStore {
  public:
   explicit HostStore(SlabSource* source) noexcept : source_(source) {}
@@ -58,6 +64,10 @@ class HostStore {
   std::optional<HostSpan> take(std::size_t bytes, CUcontext current);
   void put(const HostSpan& span);
 
+  /// Gets one more slab, registered in one of `contexts`, if all of them together have less than
+  /// `bytes`. False: they have enough, or there is no host memory.
+  bool prepare(std::size_t bytes, const Contexts& contexts);
+
   /// Takes over a slab whose memory is all in use: of a process that is dead. Null: it can't be
   /// mapped. A slab that came before is the same one.
   HostSlab* adopt(SlabSource::Slab slab);
@@ -69,16 +79,23 @@ class HostStore {
   /// Before `context` ends, current in this thread: its registrations end with it.
   void forget_context(CUcontext context);
 
-  std::size_t slab_count() const;
+  std::size_t bytes() const;       ///< of all slabs
+  std::size_t used_bytes() const;  ///< of them taken
 
  private:
   std::optional<HostSpan> take_free(std::size_t bytes);
   bool add_slab(std::size_t bytes, CUcontext current);
+  std::unique_ptr<HostSlab> map(const SlabSource::Slab& received, std::size_t least_bytes);
   void register_slab(HostSlab& slab, CUcontext current);
+  void publish(std::unique_ptr<HostSlab> slab);
 
   SlabSource* source_;
   std::size_t slab_bytes_ = std::size_t{32} << 20;
+  std::mutex registering_;  ///< before mutex_
   mutable std::mutex mutex_;
+  std::condition_variable prepared_;
+  bool is_preparing_ = false;
+  std::size_t bytes_ = 0;  ///< of all slabs
   std::vector<std::unique_ptr<HostSlab>> slabs_;
 };
 

@@ -36,20 +36,32 @@ bool is_sticky(CUresult result) noexcept {
 }
 
 bool Pager::open_lane(CUdevice device, Lane& lane) {
-  if (lane.stream != nullptr) return true;
+  if (lane.context != nullptr) return true;
   const auto context = contexts_.any_of(device);
   if (!context) return false;
   const PushedContext pushed(*context);
   if (!pushed.ok()) return false;
-  const CUresult result = driver.cuStreamCreate(&lane.stream, CU_STREAM_NON_BLOCKING);
-  if (result != CUDA_SUCCESS) {
-    lane.stream = nullptr;
+  for (CUstream* const stream : {&lane.out, &lane.in}) {
+    const CUresult result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS) continue;
+    *stream = nullptr;
     PLEXRL_WARN(kFile, "no stream for copies device=%d result=%d, trying again", device,
                 static_cast<int>(result));
+    close_lane(lane);
     return false;
   }
   lane.context = *context;
   return true;
+}
+
+void Pager::close_lane(Lane& lane) {
+  for (CUevent event : lane.spare_events) driver.cuEventDestroy_v2(event);
+  lane.spare_events.clear();
+  for (CUstream* const stream : {&lane.out, &lane.in}) {
+    if (*stream != nullptr) driver.cuStreamDestroy_v2(*stream);
+    *stream = nullptr;
+  }
+  lane.context = nullptr;
 }
 
 CUevent Pager::take_event(Lane& lane) {
@@ -64,10 +76,10 @@ CUevent Pager::take_event(Lane& lane) {
   return event;
 }
 
-bool Pager::issue(Lane& lane, InFlight move) {
+bool Pager::issue(Lane& lane, CUstream stream, InFlight move) {
   move.event = take_event(lane);
   if (move.event == nullptr) return false;
-  if (driver.cuEventRecord(move.event, lane.stream) != CUDA_SUCCESS) {
+  if (driver.cuEventRecord(move.event, stream) != CUDA_SUCCESS) {
     lane.spare_events.push_back(move.event);
     return false;
   }
@@ -91,6 +103,11 @@ void Pager::settle_back(const RangeTable::Claim& claim, std::size_t from) {
   }
 }
 
+void Pager::shorten(RangeTable::Claim* claim, std::size_t count) {
+  settle_back(*claim, count);
+  claim->count = count;
+}
+
 bool Pager::back_now(const Range* range) {
   const RelaxedCapture relaxed;
   LoadFigures figures;
@@ -110,7 +127,7 @@ bool Pager::back_now(const Range* range) {
 void Pager::release(std::unique_ptr<Range> range) {
   const RelaxedCapture relaxed;
   for (Chunk& chunk : range->chunks) {
-    if (chunk.state == ChunkState::kResident) {
+    if (chunk.handle != 0) {
       const CUresult unmapped = unmap_chunk(*range, chunk);
       if (unmapped != CUDA_SUCCESS) {
         PLEXRL_INFO(kFile, "release address=0x%llx result=%d, ignoring",
@@ -128,16 +145,12 @@ void Pager::release(std::unique_ptr<Range> range) {
 std::unique_lock<std::mutex> Pager::leave_context(CUcontext context) {
   std::unique_lock lock(mutex_);
   for (auto& [device, lane] : lanes_) {
-    if (lane.context != context || lane.stream == nullptr) continue;
+    if (lane.context != context) continue;
     const RelaxedCapture relaxed;
     const PushedContext pushed(context);
     LoadFigures figures;
     while (!lane.in_flight.empty()) settle_oldest_load(lane, &figures);
-    for (CUevent event : lane.spare_events) driver.cuEventDestroy_v2(event);
-    lane.spare_events.clear();
-    driver.cuStreamDestroy_v2(lane.stream);
-    lane.stream = nullptr;
-    lane.context = nullptr;
+    close_lane(lane);
     store_.forget_context(context);
   }
   return lock;

@@ -15,12 +15,14 @@
 
 namespace plexrl::shim {
 
-/// Moves chunks between HBM and host slabs, plainly: out, then in.
+/// Moves chunks between HBM and host slabs: out, then in.
 ///
-/// Copies run in a non-blocking stream of ours, in a context of the job that lives on that device;
-/// the pager never creates a context. While one run of chunks is being copied the next is created
-/// and mapped (loading), or the last one unmapped (evicting). One cuMemSetAccess covers a run of
-/// neighbouring chunks. Chunks that were never written are backed and dropped without a copy.
+/// Copies run in non-blocking streams of ours, one each way, in a context of the job that lives on
+/// that device; the pager never creates a context. While one run of chunks is being copied the next
+/// is created and mapped (loading), or the last one unmapped (evicting), so that the link never
+/// waits for the driver. One cuMemSetAccess covers a run of neighbouring chunks; runs begin with a
+/// chunk and grow, so that the first copy is not waited for either. Chunks that were never written
+/// are backed and dropped without a copy.
 ///
 /// Callers: the agent calls evict and load_step, only while this process's gate is closed and
 /// drained; job threads call back_now (inside the gate, so that no drain completes meanwhile),
@@ -125,16 +127,19 @@ class Pager {
     std::size_t bytes = 0;
   };
   struct Lane {
-    CUcontext context = nullptr;
-    CUstream stream = nullptr;
+    CUcontext context = nullptr;  ///< null: not open
+    CUstream out = nullptr;
+    CUstream in = nullptr;
     std::vector<CUevent> spare_events;
-    std::deque<InFlight> in_flight;
+    std::deque<InFlight> in_flight;  ///< all of one direction
     std::size_t in_flight_bytes = 0;
+    std::size_t run_chunks = 1;  ///< of the next load
   };
 
   bool open_lane(CUdevice device, Lane& lane);
+  void close_lane(Lane& lane);
   CUevent take_event(Lane& lane);
-  bool issue(Lane& lane, InFlight move);
+  bool issue(Lane& lane, CUstream stream, InFlight move);
 
   // Loading.
   Progress load_run(CUdevice device, Lane& lane, LoadFigures* figures);
@@ -165,6 +170,8 @@ class Pager {
   void settle(const RangeTable::Claim& claim, std::size_t index, ChunkState state);
   void settle_all(const RangeTable::Claim& claim, ChunkState state);
   void settle_back(const RangeTable::Claim& claim, std::size_t from);
+  /// Settles what comes after the first `count` chunks as it was.
+  void shorten(RangeTable::Claim* claim, std::size_t count);
   CUmemAllocationProp properties(const Range& range);
   CUmemAllocationProp usual_properties(CUdevice device);
   CUresult set_access(const Range& range, std::uint64_t start, std::size_t bytes);

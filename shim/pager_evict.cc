@@ -50,10 +50,10 @@ void Pager::start_eviction(Lane& lane, const RangeTable::Claim& claim, EvictFigu
   {
     const AddElapsed copy(&figures->copy_ns);
     result = driver.cuMemcpyDtoHAsync_v2(chunk.host.address, claim.range->start + chunk.offset,
-                                         chunk.bytes, lane.stream);
+                                         chunk.bytes, lane.out);
   }
-  if (result == CUDA_SUCCESS && issue(lane, {claim, nullptr, chunk.bytes})) return;
-  const CUresult finished = driver.cuStreamSynchronize(lane.stream);
+  if (result == CUDA_SUCCESS && issue(lane, lane.out, {claim, nullptr, chunk.bytes})) return;
+  const CUresult finished = driver.cuStreamSynchronize(lane.out);
   end_eviction(claim, result == CUDA_SUCCESS ? finished : result, figures);
 }
 

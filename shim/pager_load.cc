@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "interpose/driver.h"
 #include "shim/boottime.h"
 #include "shim/driver_scope.h"
@@ -9,11 +11,16 @@ namespace plexrl::shim {
 namespace {
 
 constexpr const char* kFile = "pager";
-/// Chunks of one run: created, mapped, given access to by one call, and copied together.
-constexpr std::size_t kRunChunks = 8;
-/// Copies in flight before the oldest is waited for: enough to hide the driver calls of the next
-/// run.
-constexpr std::size_t kWindowBytes = std::size_t{128} << 20;
+/// Most chunks of one run: created, mapped, given access to by one call, and copied together.
+constexpr std::size_t kMostRunChunks = 8;
+/// While so many runs are being copied no other is begun: two, so that the driver calls of the next
+/// run hide behind copies, and one that is only about to end.
+constexpr std::size_t kMostRuns = 3;
+
+bool has_copies(const RangeTable::Claim& claim) {
+  return std::find(claim.came_from.begin(), claim.came_from.end(), ChunkState::kHost) !=
+         claim.came_from.end();
+}
 
 }  // namespace
 
@@ -36,17 +43,23 @@ Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
 }
 
 Pager::Progress Pager::load_run(CUdevice device, Lane& lane, LoadFigures* figures) {
-  auto claim = ranges_.claim_missing(device, kRunChunks);
+  auto claim = ranges_.claim_missing(device, kMostRunChunks);
   if (!claim) {
     if (lane.in_flight.empty()) return Progress::kDone;
     return settle_oldest_load(lane, figures);
+  }
+  if (has_copies(*claim)) {
+    if (lane.in_flight.empty()) lane.run_chunks = 1;
+    if (claim->count > lane.run_chunks) shorten(&*claim, lane.run_chunks);
+    // The next may be twice as long: while this one is copied, the calls for two are made.
+    lane.run_chunks = std::min(2 * lane.run_chunks, kMostRunChunks);
   }
   const std::size_t wanted = claim->count;
   prepare(&*claim, figures);
   if (claim->count == 0) return Progress::kNoMemory;
   const bool complete = claim->count == wanted;
   Progress progress = copy_in(lane, *claim, figures);
-  while (progress == Progress::kMore && lane.in_flight_bytes > kWindowBytes) {
+  while (progress == Progress::kMore && lane.in_flight.size() >= kMostRuns) {
     progress = settle_oldest_load(lane, figures);
   }
   return complete ? progress : Progress::kNoMemory;
@@ -84,8 +97,7 @@ void Pager::prepare(RangeTable::Claim* claim, LoadFigures* figures) {
   PLEXRL_LOG_AT(kFile, result == CUDA_ERROR_OUT_OF_MEMORY ? LogLevel::kDebug : LogLevel::kWarning,
                 "can't back chunks address=0x%llx result=%d, trying again",
                 static_cast<unsigned long long>(claim->start()), static_cast<int>(result));
-  settle_back(*claim, ready);
-  claim->count = ready;
+  shorten(claim, ready);
 }
 
 Pager::Progress Pager::copy_in(Lane& lane, const RangeTable::Claim& claim, LoadFigures* figures) {
@@ -103,15 +115,15 @@ Pager::Progress Pager::copy_in(Lane& lane, const RangeTable::Claim& claim, LoadF
     store_.ensure_registered(chunk.host, lane.context);
     const AddElapsed copy(&figures->copy_ns);
     result = driver.cuMemcpyHtoDAsync_v2(claim.range->start + chunk.offset, chunk.host.address,
-                                         chunk.bytes, lane.stream);
+                                         chunk.bytes, lane.in);
 #endif
   }
   if (result == CUDA_SUCCESS && move.bytes == 0) {
     settle_all(claim, ChunkState::kResident);
     return Progress::kMore;
   }
-  if (result == CUDA_SUCCESS && issue(lane, move)) return Progress::kMore;
-  const CUresult finished = driver.cuStreamSynchronize(lane.stream);
+  if (result == CUDA_SUCCESS && issue(lane, lane.in, move)) return Progress::kMore;
+  const CUresult finished = driver.cuStreamSynchronize(lane.in);
   if (result == CUDA_SUCCESS) result = finished;
   return end_load(claim, result);
 }

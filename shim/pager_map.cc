@@ -22,6 +22,7 @@ bool device_has(CUdevice device, CUdevice_attribute attribute) noexcept {
 }  // namespace
 
 CUresult Pager::map_chunk(Range& range, Chunk& chunk, LoadFigures* figures) {
+  if (chunk.handle != 0) return CUDA_SUCCESS;  // an earlier attempt was given up and not unmapped
   const CUmemAllocationProp prop = properties(range);
   {
     const AddElapsed create(&figures->create_ns);

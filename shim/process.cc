@@ -127,6 +127,7 @@ Process::Process(Identity identity, Client::Dial dial)
     : client(identity, std::move(dial)),
       devices(client),
       store(&client),
+      slab_worker(store, contexts()),
       pager(ranges(), store, contexts()),
       memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent, &still_shared}),
       pools(memory, devices, &nothing_runs),
@@ -143,7 +144,7 @@ Process::Process(Identity identity, Client::Dial dial)
                 count_graph_memory();
               }}),
       reporter(client, devices, ranges(), unpageable),
-      agent({client, devices, keeper, reporter, ranges(), sharing}) {}
+      agent({client, devices, keeper, reporter, ranges(), sharing, slab_worker}) {}
 
 std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
   if (const auto found = memory.find(address)) return found;

@@ -12,6 +12,7 @@
 #include "shim/pager.h"
 #include "shim/pools.h"
 #include "shim/sharing.h"
+#include "shim/slab_worker.h"
 #include "shim/unpageable.h"
 #include "shim/vmm.h"
 
@@ -54,6 +55,7 @@ class Process {
   Client client;
   Devices devices;
   HostStore store;
+  SlabWorker slab_worker;
   Pager pager;
   Unpageable unpageable;
   DeviceMemory memory;

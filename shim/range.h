@@ -30,9 +30,11 @@ struct Chunk {
   ChunkState state = ChunkState::kUnbacked;
   bool written =
       false;  ///< a gate has been open while it was resident: it may hold the job's bytes
-  CUmemGenericAllocationHandle handle = 0;  ///< while resident
-  HostSpan host;                            ///< the bytes, while kHost
-  std::uint64_t last_use = 0;               ///< larger is later; only the order means something
+  /// While resident; and where a load was given up and the chunk could not be unmapped, until the
+  /// next one goes on from there.
+  CUmemGenericAllocationHandle handle = 0;
+  HostSpan host;               ///< the bytes, while kHost
+  std::uint64_t last_use = 0;  ///< larger is later; only the order means something
   // What later ways of moving less will need; none is used yet.
   std::uint64_t version = 0;    ///< counts the intervals with an open gate
   std::uint64_t hash[2] = {};   ///< of the host copy

@@ -474,7 +474,8 @@ struct ControlPage {
     std::uint64_t promised_bytes;  ///< of the job
     std::uint64_t used_bytes;      ///< by all its processes: what cuMemGetInfo answers from
   } gpus[kMaxGpus];
-  std::uint64_t credits[16];  ///< exchange credits (reserved)
+  std::uint64_t credits[16];      ///< exchange credits (reserved)
+  std::uint64_t may_leave_bytes;  ///< of this process: host memory that it does well to have ready
 };
 static_assert(sizeof(ControlPage) <= 4096);
 

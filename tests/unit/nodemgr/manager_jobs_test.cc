@@ -263,6 +263,13 @@ TEST_F(ManagerTest, SlabsAreMadeAheadForWhatMayHaveToLeave) {
   std::uint64_t made = manager_->node().slabs->bytes_in_use();
   EXPECT_GE(made, 2 * 400 * kMiB);
   EXPECT_LE(made, 2 * 500 * kMiB);
+  // Each process is told how much of its memory that may be.
+  std::uint64_t told = 0;
+  for (const auto& [id, session] : manager_->node().sessions) {
+    told += static_cast<const wire::ControlPage*>(session->control.data())->may_leave_bytes;
+  }
+  EXPECT_LE(told, made);
+  EXPECT_GE(told, made - 2 * a.welcome.chunk_bytes);
   std::optional<Packet> packet;
   a.peer.send(Type::kSlabRequest, wire::SlabRequest{a.welcome.chunk_bytes});
   pump_until_readable(a.peer, packet);

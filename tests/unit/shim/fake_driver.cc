@@ -210,16 +210,18 @@ CUresult host_unregister(void* address) {
                                               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
-CUresult copy_to_host(void* out, CUdeviceptr address, std::size_t bytes, CUstream) {
+CUresult copy_to_host(void* out, CUdeviceptr address, std::size_t bytes, CUstream stream) {
   COUNT(cuMemcpyDtoHAsync_v2);
+  fake->copies_in["cuMemcpyDtoHAsync_v2"].insert(stream);
   std::vector<std::byte> data(bytes);
   if (!fake->read(address, &data)) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(out, data.data(), bytes);
   return CUDA_SUCCESS;
 }
 
-CUresult copy_to_device(CUdeviceptr address, const void* in, std::size_t bytes, CUstream) {
+CUresult copy_to_device(CUdeviceptr address, const void* in, std::size_t bytes, CUstream stream) {
   COUNT(cuMemcpyHtoDAsync_v2);
+  fake->copies_in["cuMemcpyHtoDAsync_v2"].insert(stream);
   const auto* const first = static_cast<const std::byte*>(in);
   return fake->write(address, {first, first + bytes}) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -370,6 +372,12 @@ CUresult FakeDriver::count(const char* name) {
   const int number = ++counts_[name];
   const auto always = always_.find(name);
   if (always != always_.end()) return always->second;
+  static const std::set<std::string> give_back{"cuMemRelease", "cuEventDestroy_v2",
+                                               "cuStreamDestroy_v2", "cuMemHostUnregister",
+                                               "cuCtxPopCurrent_v2"};
+  if (fails_one_in_ != 0 && give_back.count(name) == 0 && random_() % fails_one_in_ == 0) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const auto it = failures_.find(name);
   if (it == failures_.end() || it->second.first != number) return CUDA_SUCCESS;
   const CUresult result = it->second.second;
@@ -389,6 +397,18 @@ void FakeDriver::fail_always(const std::string& name, CUresult result) {
   } else {
     always_[name] = result;
   }
+}
+
+void FakeDriver::fail_at_random(std::uint64_t seed, unsigned every) {
+  const std::lock_guard lock(mutex);
+  random_.seed(seed);
+  fails_one_in_ = every;
+}
+
+std::set<CUstream> FakeDriver::streams_used(const std::string& name) const {
+  const std::lock_guard lock(mutex);
+  const auto it = copies_in.find(name);
+  return it == copies_in.end() ? std::set<CUstream>{} : it->second;
 }
 
 int FakeDriver::calls(const std::string& name) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -32,6 +33,11 @@ class FakeDriver {
   /// Every call of `name` fails until `result` is CUDA_SUCCESS.
   void fail_always(const std::string& name, CUresult result);
   int calls(const std::string& name) const;
+  /// From now on a call of `seed`'s choice fails with OUT_OF_MEMORY, one in `every` on average; 0:
+  /// none any more. Calls that give back never do.
+  void fail_at_random(std::uint64_t seed, unsigned every);
+  /// The streams that copies of this name went into.
+  std::set<CUstream> streams_used(const std::string& name) const;
 
   void set_busy(CUstream stream, bool busy);
   void set_current(CUcontext context);
@@ -65,6 +71,7 @@ class FakeDriver {
   std::map<CUevent, CUstream> events;  ///< what each was recorded on last
   std::set<CUcontext> contexts;
   std::vector<std::pair<CUstream, CUevent>> waits;
+  std::map<std::string, std::set<CUstream>> copies_in;
   std::uint64_t next_handle = 1;
   std::uint64_t next_object = 0x1000;
   std::uint64_t next_address = std::uint64_t{1} << 40;
@@ -76,6 +83,8 @@ class FakeDriver {
   std::map<std::string, int> counts_;
   std::map<std::string, std::pair<int, CUresult>> failures_;
   std::map<std::string, CUresult> always_;
+  std::mt19937_64 random_;
+  unsigned fails_one_in_ = 0;
 };
 
 }  // namespace plexrl::shim::testing

@@ -1,93 +1,12 @@
 #include "shim/pager.h"
 
-#include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstring>
-#include <random>
-
-#include "tests/unit/shim/fake_driver.h"
+#include "tests/unit/shim/pager_fixture.h"
 
 namespace plexrl::shim {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-/// Slabs as the manager makes them, until a limit.
-class FakeSlabs final : public SlabSource {
- public:
-  std::optional<Slab> request(std::size_t bytes) override {
-    ++requests;
-    if (bytes > left) return std::nullopt;
-    left -= bytes;
-    Slab slab;
-    slab.id = static_cast<std::uint64_t>(requests);
-    slab.bytes = bytes;
-    slab.fd.reset(::memfd_create("slab", MFD_CLOEXEC));
-    EXPECT_EQ(::ftruncate(slab.fd.get(), static_cast<off_t>(bytes)), 0);
-    return slab;
-  }
-  void give_back(std::uint64_t) override { ++returned; }
-
-  std::size_t left = 1024 * kMiB;
-  int requests = 0;
-  int returned = 0;
-};
-
-class PagerTest : public ::testing::Test {
- protected:
-  PagerTest() : driver_(64 * kMiB), store_(&slabs_), pager_(table_, store_, contexts_) {
-    table_.set_geometry(4 * kMiB, 2 * kMiB);
-    store_.set_slab_bytes(8 * kMiB);
-    context_ = driver_.make_context();
-    driver_.set_current(context_);
-    contexts_.add(context_, 0);
-  }
-
-  Range* allocate(std::size_t bytes) {
-    Range* range = nullptr;
-    EXPECT_EQ(table_.reserve(0, context_, bytes, false, &range), CUDA_SUCCESS);
-    return range;
-  }
-  Pager::Progress load() {
-    Pager::Progress progress = Pager::Progress::kMore;
-    while (progress == Pager::Progress::kMore) progress = pager_.load_step(0, &figures_);
-    return progress;
-  }
-  /// Loads until it is done, however often memory is missing.
-  void load_all() {
-    for (int i = 0; i < 100 && load() != Pager::Progress::kDone; ++i) {
-    }
-    EXPECT_EQ(table_.totals(0).resident, table_.charged_bytes(0));
-  }
-  void open_gate() {
-    ASSERT_TRUE(table_.when_complete([&] { table_.note_gate_open(); }));
-  }
-  std::vector<std::byte> random_bytes(std::size_t count, std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::vector<std::byte> bytes(count);
-    for (std::size_t i = 0; i + 8 <= count; i += 8) {
-      const std::uint64_t word = random();
-      std::memcpy(&bytes[i], &word, sizeof word);
-    }
-    return bytes;
-  }
-  void expect_bytes(const Range* range, const std::vector<std::byte>& expected) {
-    std::vector<std::byte> found(expected.size());
-    ASSERT_TRUE(driver_.read(range->start, &found));
-    EXPECT_TRUE(found == expected);
-  }
-
-  testing::FakeDriver driver_;
-  FakeSlabs slabs_;
-  RangeTable table_;
-  HostStore store_;
-  Contexts contexts_;
-  Pager pager_;
-  CUcontext context_;
-  Pager::LoadFigures figures_;
-};
+using testing::kMiB;
+using testing::PagerTest;
 
 TEST_F(PagerTest, BacksWhatWasNeverWrittenWithoutACopy) {
   allocate(10 * kMiB);
@@ -96,6 +15,31 @@ TEST_F(PagerTest, BacksWhatWasNeverWrittenWithoutACopy) {
   EXPECT_EQ(figures_.moved_bytes, 0u);
   EXPECT_EQ(driver_.calls("cuMemcpyHtoDAsync_v2"), 0);
   EXPECT_EQ(driver_.calls("cuMemSetAccess"), 1);  // one for the run of three chunks
+}
+
+TEST_F(PagerTest, RunsOfCopiesBeginWithOneChunkAndGrow) {
+  allocate(60 * kMiB);  // fifteen chunks
+  load_all();
+  open_gate();
+  pager_.evict(0, ~std::uint64_t{0});
+  const int before = driver_.calls("cuMemSetAccess");
+  EXPECT_EQ(pager_.load_step(0, &figures_), Pager::Progress::kMore);
+  EXPECT_EQ(driver_.calls("cuMemcpyHtoDAsync_v2"), 1);  // the link is at work after one chunk
+  load_all();
+  EXPECT_EQ(driver_.calls("cuMemcpyHtoDAsync_v2"), 15);
+  EXPECT_EQ(driver_.calls("cuMemSetAccess") - before, 4);  // 1, 2, 4 and 8 chunks
+}
+
+TEST_F(PagerTest, EachDirectionHasItsStream) {
+  allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  pager_.evict(0, ~std::uint64_t{0});
+  load_all();
+  EXPECT_EQ(driver_.streams_used("cuMemcpyDtoHAsync_v2").size(), 1u);
+  EXPECT_EQ(driver_.streams_used("cuMemcpyHtoDAsync_v2").size(), 1u);
+  EXPECT_NE(driver_.streams_used("cuMemcpyDtoHAsync_v2"),
+            driver_.streams_used("cuMemcpyHtoDAsync_v2"));
 }
 
 TEST_F(PagerTest, BytesSurviveBeingEvictedAndLoaded) {
@@ -191,8 +135,8 @@ TEST_F(PagerTest, NothingIsOnItsWayWhenMemoryLacks) {
   ASSERT_TRUE(driver_.write(range->start, bytes));
   pager_.evict(0, ~std::uint64_t{0});
   const auto neighbour = driver_.hbm_bytes;
-  driver_.hbm_bytes = 20 * kMiB;  // less than the first run of chunks
-  EXPECT_EQ(pager_.load_step(0, &figures_), Pager::Progress::kNoMemory);
+  driver_.hbm_bytes = 20 * kMiB;
+  EXPECT_EQ(load(), Pager::Progress::kNoMemory);
   EXPECT_EQ(table_.totals(0).moving, 0u);
   EXPECT_EQ(table_.totals(0).resident, 20 * kMiB);
   driver_.hbm_bytes = neighbour;
