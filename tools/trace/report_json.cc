@@ -85,7 +85,9 @@ Json swap_json(const Model& model, const Swap& swap) {
   object["out_bytes"] = record.out_bytes();
   object["in_bytes"] = record.in_bytes();
   object["saved"] = bytes_saved(record);
-  object["stages"] = {{"drain_ns", record.drain_ns()},
+  const auto decided_ns = static_cast<std::int64_t>(record.decided_at_ns());
+  object["stages"] = {{"total_ns", decided_ns == 0 ? 0 : swap.at_ns - decided_ns},
+                      {"drain_ns", record.drain_ns()},
                       {"evict_ns", record.evict_ns()},
                       {"evict_copy_ns", record.evict_copy_ns()},
                       {"evict_unmap_ns", record.evict_unmap_ns()},
