@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/segment.h"
 
@@ -48,10 +49,11 @@ absl::Status read_segment(const std::string& file, RawTrace& trace) {
   }
   const std::string bytes = contents.str();
   SegmentParser parser(bytes);
-  for (TraceChunk chunk; parser.next(&chunk);) {
-    for (TraceRecord& record : *chunk.mutable_records()) {
-      trace.records.push_back(std::move(record));
-    }
+  std::size_t left_out = 0;
+  for (TraceChunk chunk; parser.next(&chunk);) left_out += take_records(chunk, trace);
+  if (left_out > 0) {
+    trace.warnings.push_back(absl::StrCat(
+        file, ": ", left_out, " records left out: they name times that no clock shows"));
   }
   if (!parser.problem().empty()) {
     trace.warnings.push_back(
@@ -60,7 +62,44 @@ absl::Status read_segment(const std::string& file, RawTrace& trace) {
   return absl::OkStatus();
 }
 
+/// CLOCK_BOOTTIME of a machine that has been up for nine years; durations are shorter. Sums and
+/// differences of such times stay far from where 64 bits end.
+constexpr std::uint64_t kLatestNs = std::uint64_t{1} << 58;
+
+/// Whether all times and durations in it, by the names of the fields, can be true.
+bool has_possible_times(const google::protobuf::Message& message) {
+  using google::protobuf::FieldDescriptor;
+  const auto* const reflection = message.GetReflection();
+  const auto* const type = message.GetDescriptor();
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor* const field = type->field(i);
+    if (field->is_repeated()) continue;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (reflection->HasField(message, field) &&
+          !has_possible_times(reflection->GetMessage(message, field)))
+        return false;
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64 &&
+               absl::EndsWith(field->name(), "_ns") &&
+               reflection->GetUInt64(message, field) > kLatestNs) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+std::size_t take_records(TraceChunk& chunk, RawTrace& trace) {
+  std::size_t left_out = 0;
+  for (TraceRecord& record : *chunk.mutable_records()) {
+    if (has_possible_times(record)) {
+      trace.records.push_back(std::move(record));
+    } else {
+      ++left_out;
+    }
+  }
+  return left_out;
+}
 
 absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
   RawTrace trace;

@@ -12,6 +12,7 @@
 #include "tools/trace/export_perfetto.h"
 #include "tools/trace/gap_report.h"
 #include "tools/trace/model.h"
+#include "tools/trace/reader.h"
 #include "tools/trace/report_json.h"
 #include "tools/trace/summary.h"
 #include "tools/trace/timeline.h"
@@ -34,10 +35,6 @@ void report(const RawTrace& trace) {
   if (model.end_ns > model.start_ns) draw_timeline(model, {model.start_ns, model.end_ns});
 }
 
-void take(TraceChunk* chunk, RawTrace* trace) {
-  for (TraceRecord& record : *chunk->mutable_records()) trace->records.push_back(std::move(record));
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -47,10 +44,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   RawTrace trace;
   TraceChunk chunk;
   SegmentParser parser(bytes);
-  while (parser.next(&chunk)) take(&chunk, &trace);
+  while (parser.next(&chunk)) take_records(chunk, trace);
   if (parser.offset() > size || (parser.offset() < size && parser.problem().empty())) std::abort();
   if (trace.records.empty() && chunk.ParseFromArray(data, static_cast<int>(size))) {
-    take(&chunk, &trace);
+    take_records(chunk, trace);
   }
   report(trace);
   return 0;

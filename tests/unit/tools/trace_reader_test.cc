@@ -81,6 +81,25 @@ TEST(ReadTrace, ATruncatedSegmentIsReadAsFarAsItGoesAndSaysSo) {
   EXPECT_THAT(trace->warnings[0], HasSubstr("000000.plxt: a frame is cut short"));
 }
 
+TEST(ReadTrace, RecordsWithTimesThatNoClockShowsAreLeftOutAndCounted) {
+  ScratchFolder folder;
+  TraceChunk chunk;
+  const std::uint64_t never = std::uint64_t{1} << 62;
+  chunk.add_records()->set_at_ns(5);
+  chunk.add_records()->set_at_ns(never);
+  GapRecord* gap = chunk.add_records()->mutable_gap();
+  gap->set_start_ns(1);
+  gap->set_end_ns(never);
+  chunk.add_records()->mutable_switch_()->set_drain_ns(never);
+  folder.write("000000.plxt", encode_frame(chunk));
+  const auto trace = read_trace({folder.path("000000.plxt")});
+  ASSERT_TRUE(trace.ok());
+  ASSERT_EQ(trace->records.size(), 1u);
+  EXPECT_EQ(trace->records[0].at_ns(), 5u);
+  ASSERT_EQ(trace->warnings.size(), 1u);
+  EXPECT_THAT(trace->warnings[0], HasSubstr("000000.plxt: 3 records left out"));
+}
+
 TEST(ReadTrace, AnEmptySegmentIsOneThatWasJustBegun) {
   ScratchFolder folder;
   folder.write("000000.plxt", "");
