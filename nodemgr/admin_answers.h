@@ -17,7 +17,8 @@ struct AdminContext {
 };
 
 /// One JSON object on one line for a request such as {"verb":"jobs"}: docs/contract.md's `--json`
-/// payloads. What is wrong with a request is said in {"error": …}. Verbs: status jobs gpus memory.
+/// payloads. What is wrong with a request is said in {"error": …}. Verbs: status jobs gpus memory
+/// limits.
 std::string admin_answer(const AdminContext& context, const std::string& request);
 
 /// Is it {"verb":"reload"}? Then the caller reloads, and answers with admin_outcome.

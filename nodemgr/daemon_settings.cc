@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "nodemgr/settings/cat.h"
-#include "nodemgr/settings/toml_read.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -123,7 +122,7 @@ constexpr Reserved kReserved[] = {
     {"policy.join_wait", "this version does not join gangs for a collective"},
 };
 
-std::vector<std::string> without_effect(const settings::Values& values, const std::string& file) {
+std::vector<std::string> without_effect(const settings::Values& values) {
   std::vector<std::string> lines;
   for (const Reserved& reserved : kReserved) {
     for (const settings::Row& row : daemon_table()) {
@@ -131,10 +130,6 @@ std::vector<std::string> without_effect(const settings::Values& values, const st
       if (std::string_view(row.name) != reserved.name || text == row.default_text) continue;
       lines.push_back(cat(row.name, " = ", text, " has no effect yet: ", reserved.why));
     }
-  }
-  if (!file.empty() && settings::read_toml(file).value_or(toml::table{}).contains("team")) {
-    lines.push_back(
-        cat("[[team]] in ", file, " has no effect yet: this version knows no limits of teams"));
   }
   return lines;
 }
@@ -165,11 +160,15 @@ absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
   absl::StatusOr<settings::CommandLine> line = settings::apply_flags(scratch, argc, argv);
   if (!line.ok()) return line.status();
 
-  LoadedSettings loaded{settings::Values(daemon_table()), *std::move(line), config_file(scratch)};
+  LoadedSettings loaded{
+      settings::Values(daemon_table()), *std::move(line), config_file(scratch), {}, {}};
   const std::vector<std::string> other_sections = {"team"};
   if (!loaded.file.empty()) {
     status = settings::apply_file(loaded.values, loaded.file, other_sections);
     if (!status.ok()) return status;
+    absl::StatusOr<Teams> teams = Teams::from_file(loaded.file);
+    if (!teams.ok()) return teams.status();
+    loaded.teams = *std::move(teams);
   }
   if (const char* data = std::getenv("PLEXRL_DATA"); data != nullptr && data[0] != '\0') {
     status = loaded.values.set("state_dir", data, "PLEXRL_DATA");
@@ -181,7 +180,10 @@ absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
   if (!again.ok()) return again.status();
   status = check_ranges(loaded.values);
   if (!status.ok()) return status;
-  loaded.without_effect = without_effect(loaded.values, loaded.file);
+  loaded.without_effect = without_effect(loaded.values);
+  for (std::string& line : loaded.teams.without_effect()) {
+    loaded.without_effect.push_back(std::move(line));
+  }
   return loaded;
 }
 

@@ -6,6 +6,7 @@
 
 #include "nodemgr/policy/config.h"
 #include "nodemgr/settings/table.h"
+#include "nodemgr/teams.h"
 
 namespace plexrl::nodemgr {
 
@@ -21,6 +22,7 @@ struct LoadedSettings {
   settings::Values values;
   settings::CommandLine line;
   std::string file;  ///< "" when none was read
+  Teams teams;       ///< of the file
   /// A line for each setting that was set, is accepted, and changes nothing in this version.
   std::vector<std::string> without_effect;
 };

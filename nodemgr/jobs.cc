@@ -98,6 +98,7 @@ void Jobs::submit(Client& client, const Packet& packet) {
   if (parent != nullptr && parent->uid == client.uid) job->parent = parent->key;
   job->user_namespace = user_namespace_of(client.pid);
   job->user = user_name(client.uid);
+  if (!join_team(*job, why)) return refuse(client, packet.request, *job, why);
   job->queued_since = boot_now();
   job->overhead = node_.profiles->overhead(job->uid, job->name);
   job->runner = &client;
@@ -107,6 +108,33 @@ void Jobs::submit(Client& client, const Packet& packet) {
   client.job = &added;
   watch_runner(added);
   try_admit(added, packet.request);
+}
+
+bool Jobs::join_team(Job& job, std::string& why) const {
+  absl::StatusOr<std::string> team = node_.teams.assign(job.team, job.user, job.priority);
+  if (!team.ok()) {
+    why = message_of(team.status());
+    return false;
+  }
+  job.team = *std::move(team);
+  const Team* its = node_.teams.find(job.team);
+  if (its != nullptr && job.max_slowdown == 0) job.max_slowdown = its->max_slowdown;
+  return true;
+}
+
+void Jobs::refuse(Client& client, std::uint64_t request, const Job& job, const std::string& why) {
+  wire::JobNotice notice{};
+  set_field(notice.text, why);
+  client.send(wire::Type::kJobRefused, request, notice);
+  TraceDecision decision;
+  decision.kind = "refuse";
+  decision.job_id = id_text(job.id);
+  decision.gpus = job.gpus;
+  decision.reason = why;
+  node_.trace->add(decision);
+  log_line(LogLevel::kInfo, "jobs",
+           cat("refused job='", job.name, "' user='", job.user, "': ", why));
+  if (node_.jobs.empty()) idle_();
 }
 
 void Jobs::try_admit(Job& job, std::uint64_t request) {
@@ -389,6 +417,7 @@ JournalRecord job_record(const Job& job) {
   fields["promised"] = cat(job.promised_bytes);
   fields["overhead"] = cat(job.overhead);
   fields["max_wait_ns"] = cat(job.max_wait.count());
+  fields["max_slowdown"] = cat(job.max_slowdown);
   fields["run_pid"] = cat(job.runner_process.pid);
   fields["run_start"] = cat(job.runner_process.start_time_ticks);
   return record;
@@ -412,6 +441,7 @@ std::unique_ptr<Job> job_from(const JournalRecord& record) {
   job->promised_bytes = record.number("promised");
   job->overhead = record.number("overhead");
   job->max_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(record.number("max_wait_ns")));
+  job->max_slowdown = settings::parse_number(record["max_slowdown"]).value_or(0);
   job->runner_process.pid = static_cast<pid_t>(record.number("run_pid"));
   job->runner_process.start_time_ticks = record.number("run_start");
   job->admitted = true;

@@ -33,6 +33,10 @@ class Jobs {
 
  private:
   bool fill(Job& job, const wire::JobSubmit& submit, std::string& why);
+  /// Puts a new job into its team; false, and why, when it may not be there.
+  bool join_team(Job& job, std::string& why) const;
+  /// Before it becomes one of the node's jobs.
+  void refuse(Client& client, std::uint64_t request, const Job& job, const std::string& why);
   void try_admit(Job& job, std::uint64_t request);
   std::optional<Admission> stuck_inside(const Job& job) const;
   void admitted(Job& job, std::uint64_t request);

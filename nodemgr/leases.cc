@@ -97,6 +97,12 @@ void Leases::gpu_changed(int gpu) {
                                        static_cast<std::int64_t>(its.departing())});
 }
 
+void Leases::set_weights(const std::map<std::string, double>& weights) {
+  for (const auto& [team, weight] : weights) {
+    events_.push_back(policy::TeamChanged{team, weight});
+  }
+}
+
 void Leases::attach(Session& session, int gpu) {
   std::uint64_t bit = std::uint64_t{1} << gpu;
   LeaseGang* own = gang_of(session);

@@ -82,6 +82,8 @@ class Leases {
 
   void memory_changed(const Session& session, int gpu);
   void gpu_changed(int gpu);
+  /// Hands these weights of teams to the policy.
+  void set_weights(const std::map<std::string, double>& weights);
   void set_config(const policy::Config& config) { state_.config = config; }
 
   /// Lets the policy decide and carries it out; sets the loop's policy timer.

@@ -51,8 +51,10 @@ void say_ready(const settings::Values& values) {
   ::close(fd);
 }
 
-/// What was set and changes nothing is said, in the log and in `plexrl-ctl status`.
-void tell_without_effect(const LoadedSettings& loaded, Manager& manager) {
+/// What is not in the table of settings: teams; and what was set and changes nothing, which is said
+/// in the log and in `plexrl-ctl status`.
+void apply_rest(LoadedSettings& loaded, Manager& manager) {
+  manager.set_teams(std::move(loaded.teams));
   for (const std::string& line : loaded.without_effect) {
     log_line(LogLevel::kWarning, "main", line);
   }
@@ -69,7 +71,7 @@ absl::Status reload(Manager& manager, int argc, char** argv) {
   }
   set_log_level(loaded->values.text("log"));
   manager.reload(loaded->values);
-  tell_without_effect(*loaded, manager);
+  apply_rest(*loaded, manager);
   log_line(LogLevel::kInfo, "main", cat("settings reloaded file='", loaded->file, "'"));
   return absl::OkStatus();
 }
@@ -125,7 +127,7 @@ int run(int argc, char** argv) {
     log_line(LogLevel::kError, "main", message_of(manager.status()));
     return kFailed;
   }
-  tell_without_effect(*loaded, **manager);
+  apply_rest(*loaded, **manager);
   const Node& node = (*manager)->node();
   log_line(LogLevel::kInfo, "main",
            cat("ready socket='", (*manager)->socket_path(), "' gpus=", node.gpus.size(),

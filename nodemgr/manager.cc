@@ -341,6 +341,12 @@ void Manager::became_idle() {
   if (exit_when_idle_) wants_to_end_ = true;
 }
 
+void Manager::set_teams(Teams teams) {
+  leases_->set_weights(teams.weights_after(node_.teams));
+  node_.teams = std::move(teams);
+  leases_->step();
+}
+
 void Manager::reload(const settings::Values& values) {
   NodeOptions fresh = options_from(values);
   node_.options.host_budget = fresh.host_budget;

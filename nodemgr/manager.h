@@ -42,6 +42,9 @@ class Manager {
   /// Asks the driver about the GPUs, as it does by itself every now and then.
   void look_at_gpus() { watch_->look(); }
 
+  /// The teams of this node from now on. Jobs that are admitted keep the team they have.
+  void set_teams(Teams teams);
+
   /// What `status` says of settings that change nothing.
   void set_without_effect(std::vector<std::string> lines) {
     node_.without_effect = std::move(lines);

@@ -20,6 +20,7 @@
 #include "nodemgr/profiles.h"
 #include "nodemgr/shared_page.h"
 #include "nodemgr/slabs.h"
+#include "nodemgr/teams.h"
 #include "nodemgr/trace.h"
 #include "nodemgr/usage.h"
 
@@ -154,6 +155,7 @@ struct Node {
   std::map<JobKey, std::unique_ptr<Job>> jobs;
   std::map<SessionKey, std::unique_ptr<Session>> sessions;
 
+  Teams teams;
   Ledger ledger;
   Usage usage{boot_now()};
   std::unique_ptr<Profiles> profiles;

@@ -100,7 +100,7 @@ std::vector<std::string> admin_sockets(const cli::Env& env,
   return sockets;
 }
 
-absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const std::string& verb) {
+absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const Json& request) {
   for (const std::string& path : sockets) {
     const int fd = connect_to(path);
     if (fd < 0) {
@@ -125,7 +125,7 @@ absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const std::str
       continue;
     }
     const absl::Cleanup closed = [fd] { close(fd); };
-    const auto answer = converse(fd, Json{{"verb", verb}}.dump() + "\n");
+    const auto answer = converse(fd, request.dump() + "\n");
     if (!answer.ok()) return answer.status();
     return parse(*answer);
   }

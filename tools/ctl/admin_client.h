@@ -15,13 +15,13 @@ using Json = nlohmann::ordered_json;
 
 /// One question to a node manager, over its administration socket: a stream socket, one line of
 /// JSON
-/// {"verb": VERB} there, one line with one object back. Blocks until the answer is complete.
+/// there, {"verb": VERB, …}, one line with one object back. Blocks until the answer is complete.
 ///
 /// Errors, each a sentence for the user: NotFound (no manager answers at any of `sockets`),
 /// PermissionDenied, InvalidArgument (the manager refuses, with its words), DataLoss (no JSON
 /// object).
 [[nodiscard]] absl::StatusOr<Json> ask(const std::vector<std::string>& sockets,
-                                       const std::string& verb);
+                                       const Json& request);
 
 /// The administration sockets to try, in order (docs/contract.md, row "sockets"). With no
 /// PLEXRL_SOCKET and no `simgpu`, managers of this user's simulated GPUs come last.

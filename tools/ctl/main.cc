@@ -1,4 +1,4 @@
-// plexrl-ctl: asks a node manager what it is doing.
+// plexrl-ctl: asks a node manager what it is doing, and tells it what to do.
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -40,6 +40,10 @@ constexpr Verb kVerbs[] = {
     {"gpus", "every GPU: who holds it, who waits, how much is used", show_gpus, nullptr, nullptr},
     {"memory", "device memory by job, process and kind, and what can't be paged", show_memory,
      "memory", "job"},
+    {"limits", "every team of the settings file: its weight, members and limits", show_limits,
+     nullptr, nullptr},
+    {"reload", "the manager reads its settings file again; a bad file changes nothing", show_done,
+     nullptr, nullptr},
 };
 
 struct CommandLine {
@@ -91,7 +95,8 @@ std::string wrong_verb(int argc, char** argv) {
 // Keeps what belongs to the job.
 absl::Status select_job(const std::vector<std::string>& sockets, const Verb& verb,
                         const std::string& word, Json& answer) {
-  absl::StatusOr<Json> jobs = verb.filter_key == std::string("id") ? answer : ask(sockets, "jobs");
+  absl::StatusOr<Json> jobs =
+      verb.filter_key == std::string("id") ? answer : ask(sockets, {{"verb", "jobs"}});
   if (!jobs.ok()) return jobs.status();
   const auto id = find_job(array_of(*jobs, "jobs"), word);
   if (!id.ok()) return id.status();
@@ -117,7 +122,7 @@ absl::StatusOr<std::optional<std::string>> simulated_gpu(const cli::Env& env,
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Asks a node manager what it is doing.", "plexrl-ctl");
+  CLI::App app("Asks a node manager what it is doing, and tells it what to do.", "plexrl-ctl");
   CommandLine line;
   declare(app, line);
   if (const auto wrong = wrong_verb(argc, argv); !wrong.empty()) {
@@ -139,7 +144,7 @@ int run(int argc, char** argv) {
 
   const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
   const auto sockets = admin_sockets(env, *simgpu);
-  auto answer = ask(sockets, verb.name);
+  auto answer = ask(sockets, {{"verb", verb.name}});
   if (!answer.ok()) return complain(cli::kFailed, std::string(answer.status().message()));
   if (line.job) {
     const auto status = select_job(sockets, verb, *line.job, *answer);

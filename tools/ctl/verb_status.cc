@@ -108,6 +108,8 @@ std::string show_status(const Json& answer) {
   add_others(answer, {}, out);
   if (!array_of(answer, "gpus").empty())
     absl::StrAppend(&out, "\n", gpus_table(array_of(answer, "gpus")));
+  if (!array_of(answer, "teams").empty())
+    absl::StrAppend(&out, "\n", teams_table(array_of(answer, "teams")));
   if (!array_of(answer, "jobs").empty())
     absl::StrAppend(&out, "\n", jobs_table(array_of(answer, "jobs")));
   return out;

@@ -11,9 +11,13 @@ std::string show_status(const Json& answer);
 std::string show_jobs(const Json& answer);
 std::string show_gpus(const Json& answer);
 std::string show_memory(const Json& answer);
+std::string show_limits(const Json& answer);
+/// For verbs that only change something.
+std::string show_done(const Json& answer);
 
 /// The tables alone, which `status` shows too.
 std::string jobs_table(const Json& jobs);
 std::string gpus_table(const Json& gpus);
+std::string teams_table(const Json& teams);
 
 }  // namespace plexrl::ctl

@@ -55,8 +55,8 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--name", options.name, "the job's name (default: the command's base name)")
       ->type_name("NAME");
   app.add_option("--team", options.team,
-                 "the job's team; GPU time is shared equally between teams, then between their "
-                 "jobs (default: none)")
+                 "the job's team; GPU time is shared by the weights of teams ([[team]] in the "
+                 "manager's nodemgr.toml; 1 where it has none), then equally between their jobs")
       ->type_name("TEAM");
   app.add_option("--priority", options.priority, "0 (last) to 100 (first) (default: 50)")
       ->type_name("N");

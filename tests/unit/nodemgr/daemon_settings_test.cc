@@ -31,12 +31,17 @@ TEST(DaemonSettings, WhatChangesNothingIsNamed) {
                           HasSubstr("policy.join_wait = 2s has no effect yet")));
 }
 
-TEST(DaemonSettings, TeamsInTheFileAreNamedAsWithoutEffect) {
+TEST(DaemonSettings, TeamsOfTheFileAreReadAndABadOneIsAnError) {
   std::string path = ::testing::TempDir() + "/daemon_settings_team.toml";
-  std::ofstream(path) << "[[team]]\nname = \"a\"\n";
+  std::ofstream(path) << "[[team]]\nname = \"a\"\nweight = 2\n";
   const char* const none[] = {nullptr};
   const char* const flags[] = {"plexrl-nodemgr", "--config", path.c_str()};
-  EXPECT_THAT(load_settings(3, flags, none)->without_effect, ElementsAre(HasSubstr("[[team]]")));
+  const auto loaded = load_settings(3, flags, none);
+  EXPECT_THAT(loaded->without_effect, ::testing::IsEmpty());
+  EXPECT_EQ(loaded->teams.find("a")->weight, 2);
+  std::ofstream(path) << "[[team]]\nname = \"a\"\nweight = \"much\"\n";
+  EXPECT_THAT(std::string(load_settings(3, flags, none).status().message()),
+              HasSubstr(path + ":3"));
   std::filesystem::remove(path);
 }
 

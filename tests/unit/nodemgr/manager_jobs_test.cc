@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <fstream>
+
 #include "nodemgr/ids.h"
 #include "tests/unit/nodemgr/manager_fixture.h"
 
@@ -45,6 +47,38 @@ TEST_F(ManagerTest, AJobThatDoesNotFitIsQueuedWithFiguresAndAdmittedWhenAnotherE
   std::optional<Packet> packet;
   pump_until_readable(second, packet);
   EXPECT_EQ(packet->type, Type::kJobAdmitted);
+}
+
+TEST_F(ManagerTest, WhoIsNoMemberOfATeamIsRefusedAndLeavesNothingBehind) {
+  const std::string path = folder_ + "/teams.toml";
+  std::ofstream(path) << "[[team]]\nname = 'theirs'\nmembers = ['nobody-here']\n"
+                         "[[team]]\nname = 'all'\npriority_max = 40\nmax_slowdown = 2\n";
+  manager_->set_teams(*Teams::from_file(path));
+  FakePeer runner(socket());
+  wire::JobSubmit submit = job_submit(100 * kMiB, "one");
+  const auto answer = [&](const std::string& team, int priority) {
+    set_field(submit.team, team);
+    submit.priority = priority;
+    runner.send(Type::kJobSubmit, submit);
+    pump();
+    return field_text(runner.expect<wire::JobNotice>(Type::kJobRefused).text);
+  };
+  EXPECT_THAT(answer("theirs", 10), HasSubstr("is no member of team 'theirs'"));
+  EXPECT_THAT(answer("thiers", 10), HasSubstr("no team 'thiers', did you mean 'theirs'?"));
+  EXPECT_THAT(answer("all", 41), HasSubstr("--priority 40 or less"));
+  EXPECT_TRUE(manager_->node().jobs.empty());
+  submit.priority = 40;
+  runner.send(Type::kJobSubmit, submit);
+  pump();
+  runner.expect<wire::JobAdmitted>(Type::kJobAdmitted);
+  const Job& job = *manager_->node().jobs.begin()->second;
+  EXPECT_EQ(job.team, "all");
+  const nlohmann::json all = admin("limits")["teams"][1];
+  EXPECT_EQ(all["name"], "all");
+  EXPECT_EQ(all["jobs"], 1);
+  EXPECT_EQ(all["priority_max"], 40);
+  EXPECT_TRUE(all["members"].is_null());
+  EXPECT_EQ(job.max_slowdown, 2) << "the team's, where the job asks for none";
 }
 
 TEST_F(ManagerTest, NoWaitIsRefusedWithTheFigures) {

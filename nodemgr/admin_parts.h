@@ -1,0 +1,29 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "nodemgr/admin_answers.h"
+
+/// The parts of the administration socket's answers, as docs/contract.md describes them. JSON
+/// leaves the daemon here only. Ratios, seconds and bytes; what is not known is null.
+namespace plexrl::nodemgr {
+
+using Json = nlohmann::ordered_json;
+
+Json jobs_json(const AdminContext& context);
+Json gpus_json(const AdminContext& context);
+Json memory_json(const AdminContext& context);
+/// The teams of the settings file, with what their jobs have.
+Json teams_json(const AdminContext& context);
+
+double in_seconds(std::chrono::nanoseconds time);
+Json or_null(const std::optional<double>& value);
+/// The GPUs of a mask, by index.
+Json gpu_list(std::uint64_t mask);
+
+/// What a process takes on a GPU beside its charges: as measured, else what is set aside for it.
+std::uint64_t overhead_of(const Node& node, const Session& session, int gpu,
+                          const SessionMemory& memory);
+
+}  // namespace plexrl::nodemgr

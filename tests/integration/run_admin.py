@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What an administrator sets and says, with a real node manager, plexrl-run and plexrl-ctl. Exit 0 passed, 1 failed.
+
+teams: who is no member of a team is refused before the command runs; `plexrl-ctl reload` takes the teams of the file as it is then,
+and a bad file changes nothing.
+"""
+import argparse
+import pwd
+import os
+import subprocess
+import sys
+
+from sandbox import Failure, Sandbox
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+def expect(what, seen, wanted):
+    if seen != wanted:
+        raise Failure(f"{what}: {seen!r}, not {wanted!r}")
+
+
+def expect_in(what, text, part):
+    if part not in text:
+        raise Failure(f"{what}: nothing of {part!r} in {text!r}")
+
+
+def write_settings(sandbox, text):
+    file = sandbox.folder / "nodemgr.toml"
+    file.write_text(text)
+    return file
+
+
+def ctl(sandbox, *arguments):
+    done = subprocess.run([str(sandbox.prefix / "bin/plexrl-ctl"), *arguments], env=sandbox.environment(),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(sandbox, name, *options):
+    """What plexrl-run says of a job that must not run."""
+    marker = sandbox.folder / f"{name}.ran"
+    sandbox.wait(sandbox.shared(["touch", marker], name, options), expected=125)
+    if marker.exists():
+        raise Failure(f"{name} was refused, and its command ran")
+    return sandbox.errors(name)
+
+
+def teams(sandbox):
+    file = write_settings(sandbox, "[[team]]\nname = 'theirs'\nmembers = ['nobody-here']\n"
+                                   f"[[team]]\nname = 'ours'\nweight = 3\nmembers = ['{ME}']\npriority_max = 60\n")
+    sandbox.start_manager(PLEXRL_CONFIG=file)
+    expect_in("a team of others", refused(sandbox, "a", "--team", "theirs"), f"user '{ME}' is no member of team 'theirs'")
+    expect_in("no team", refused(sandbox, "b", "--team", "our"), "this node has no team 'our', did you mean 'ours'?")
+    expect_in("priority", refused(sandbox, "c", "--team", "ours", "--priority", "61"), "give --priority 60 or less")
+    sandbox.wait(sandbox.shared(["true"], "d", ["--team", "ours", "--priority", "60"]))
+
+    def weights():
+        return {team["name"]: team["weight"] for team in sandbox.tool("plexrl-ctl", "limits", "--json")["teams"]}
+
+    expect("weights", weights(), {"theirs": 1, "ours": 3})
+    write_settings(sandbox, "[[team]]\nname = 'ours'\nweight = 'much'\n")
+    status, out, err = ctl(sandbox, "reload")
+    expect("reload of a bad file", (status, out), (1, ""))
+    expect_in("reload of a bad file", err, f"{file}:3: weight is not a number")
+    expect("weights after a bad file", weights(), {"theirs": 1, "ours": 3})
+    write_settings(sandbox, "[[team]]\nname = 'theirs'\n[[team]]\nname = 'ours'\nweight = 5\n")
+    expect("reload", ctl(sandbox, "reload"), (0, "done\n", ""))
+    expect("weights", weights(), {"theirs": 1, "ours": 5})
+    sandbox.wait(sandbox.shared(["true"], "e", ["--team", "theirs"]))
+    return "who is no member is refused, and a reload takes the file's teams or none of them"
+
+
+CASES = {"teams": teams}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("case", choices=[*CASES])
+    parser.add_argument("--build", required=True, help="the build folder")
+    options = parser.parse_args()
+    with Sandbox(options.build, memory="192MiB", spec="link=4GB/s,hbm=40GB/s,ctx=4MiB") as sandbox:
+        try:
+            found = CASES[options.case](sandbox)
+        except Failure as failure:
+            print(f"FAILED: {failure}")
+            for process in sandbox.started:
+                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            return 1
+    print(found)
+    return 0
+
+
+sys.exit(main())
