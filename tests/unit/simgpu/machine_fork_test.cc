@@ -2,7 +2,9 @@
 // keep the tables locked or the memory taken.
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/wait.h>
 
 #include <thread>
 
@@ -51,6 +53,32 @@ TEST_F(MachineForkTest, AKilledHolderOfTheLockIsNotOutlivedByItsChildsCopy) {
   EXPECT_TRUE(is_lock_free()) << "the child of the killed process keeps the lock";
   close(stay[1]);
   close(stay[0]);
+}
+
+TEST_F(MachineForkTest, AHolderOfTheLockThatIsStoppedLetsGoFirstAndIsStoppedThen) {
+  const std::string path = state_folder(spec_) + "/lock-of-a-test";
+  const auto machine = open();
+  TableLock lock;
+  ASSERT_TRUE(lock.open(path, true));
+  const pid_t holder = fork();
+  if (holder == 0) {
+    TableLock own;
+    if (!own.open(path, false)) _exit(1);
+    own.lock();
+    raise(SIGSTOP);
+    own.unlock();
+    for (;;) pause();
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(holder, &status, WUNTRACED), holder);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  lock.lock();  // does not wait for ever
+  ASSERT_EQ(waitpid(holder, &status, WUNTRACED), holder);
+  EXPECT_TRUE(WIFSTOPPED(status)) << "it goes on";
+  lock.unlock();
+  kill(holder, SIGKILL);
+  waitpid(holder, &status, 0);
+  unlink(path.c_str());
 }
 
 TEST_F(MachineForkTest, AChildsExitLeavesItsParentsLockAndMemory) {
