@@ -159,6 +159,31 @@ def case_run_and_manager_killed(jobs):
             raise Failure(f"{name} printed something else than alone after its plexrl-run had died")
 
 
+NESTED = """
+"$0" --require --name inner --memory 20MiB -- sh -c 'read _ < "$0"' "$1" &
+echo $!
+wait
+"""
+
+
+def case_nested_run_killed(jobs):
+    """plexrl-run inside a job, and the one outside, are killed: what is left keeps both jobs, and no helper of theirs does."""
+    fifo = jobs.sandbox.folder / "inner.fifo"
+    os.mkfifo(fifo)
+    run = jobs.sandbox.prefix / "bin/plexrl-run"
+    jobs.process["outer"] = jobs.sandbox.shared(["sh", "-c", NESTED, run, fifo], "outer", ["--memory", "20MiB"])
+    jobs.wait_for(lambda states: set(states) == {"outer", "inner"}, "both jobs")
+    inner = int(jobs.sandbox.output("outer").read_text())
+    [shell] = [int(pid) for pid in children_of(jobs.process["outer"].pid) if not is_witness(pid)]
+    for pid in (jobs.process["outer"].pid, shell, inner):
+        os.kill(pid, signal.SIGKILL)
+    jobs.sandbox.wait(jobs.process.pop("outer"), expected=-signal.SIGKILL)
+    # The inner job's shell was started in the outer job, but is the inner job's.
+    jobs.wait_for(lambda states: set(states) == {"inner"}, "the end of the outer job")
+    fifo.write_text("go\n")
+    wait_until(lambda: not jobs.sandbox.socket.exists(), "the manager is still there")
+
+
 # A process of the job, without CUDA so far, that becomes the command when somebody writes to the FIFO $0.
 LATER = 'read _ < "$0"; exec "$@"'
 
@@ -212,7 +237,7 @@ def case_everything_killed_early(jobs):
     fifo = start_later(jobs, "ada", LATER)
     jobs.wait_for(lambda states: "ada" in states, "ada")
     manager = jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"]
-    helpers = witnesses(jobs.process["ada"].pid)
+    helpers = [int(pid) for pid in children_of(jobs.process["ada"].pid) if is_witness(pid)]
     if len(helpers) != 1:
         raise Failure(f"plexrl-run has {len(helpers)} witnesses")
     jobs.process["ada"].kill()
@@ -222,10 +247,12 @@ def case_everything_killed_early(jobs):
     expect_shared_without_runner(jobs, "ada", fifo)
 
 
-def witnesses(run):
-    """The pids of the witnesses of a plexrl-run."""
-    children = pathlib.Path(f"/proc/{run}/task/{run}/children").read_text().split()
-    return [int(pid) for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "plexrl-witness"]
+def children_of(pid):
+    return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def is_witness(pid):
+    return pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "plexrl-witness"
 
 
 def case_no_manager_answers(jobs):
