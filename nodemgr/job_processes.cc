@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -58,8 +60,9 @@ bool kernel_tells_of_exec() {
 
 JobSearch::Answer look_at(const std::string& process, const std::string& entry) {
   using Answer = JobSearch::Answer;
+  errno = 0;
   const std::optional<std::string> environment = contents(cat(process, "/environ"));
-  if (!environment) return Answer::kNone;
+  if (!environment) return errno == EACCES || errno == EPERM ? Answer::kHidden : Answer::kNone;
   if (environment->empty()) {
     return kernel_tells_of_exec() && is_in_exec(process) ? Answer::kUnclear : Answer::kNone;
   }
@@ -88,12 +91,12 @@ JobSearch look_through(const std::string& entry, uid_t uid) {
     }
     const std::string process = cat("/proc/", pid);
     JobSearch::Answer answer = look_at(process, entry);
-    if (answer == JobSearch::Answer::kUnclear) search.answer = answer;
+    search.answer = std::max(search.answer, answer);
     if (answer != JobSearch::Answer::kFound) continue;
+    search.answer = JobSearch::Answer::kUnclear;
     search.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     // The number can't go to another process while the descriptor is open, so now it is sure.
     if (!search.pidfd.is_open() || look_at(process, entry) != JobSearch::Answer::kFound) {
-      search.answer = JobSearch::Answer::kUnclear;
       search.pidfd.reset();
       continue;
     }

@@ -13,6 +13,7 @@ namespace plexrl::nodemgr {
 struct JobSearch {
   enum class Answer {
     kNone,     ///< there is none
+    kHidden,   ///< none that may be looked at, and others are there that may not
     kUnclear,  ///< a process of the user is in the middle of an exec: look again
     kFound,
   };
@@ -24,9 +25,9 @@ struct JobSearch {
 /// Looks through the processes of `uid`. Costs some microseconds for each of them, so it is asked
 /// only when a job has nobody left who is known.
 ///
-/// No process is missed because it is started, or calls exec, meanwhile. Not seen are those that
-/// /proc hides from the caller (another user's, for a caller without CAP_SYS_PTRACE) and those that
-/// have overwritten their own environment block, as setproctitle(3) does.
+/// No process is missed because it is started, or calls exec, meanwhile. Hidden are another user's
+/// from a caller without the capabilities for it. Not seen are processes that have overwritten
+/// their own environment block, as setproctitle(3) does.
 JobSearch find_process_of(const std::string& job_id, uid_t uid);
 
 /// To be called in a helper that was forked from a process of a job and is not part of that job:

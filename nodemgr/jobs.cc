@@ -22,6 +22,9 @@ namespace {
 
 constexpr std::uint64_t kMaxPromise = std::uint64_t{1} << 48;
 constexpr std::uint64_t kMaxWaitNs = std::uint64_t{1} << 60;
+/// Where we may not look at the user's processes, plexrl-run's witness does, and comes (kJobResume)
+/// when it finds one.
+constexpr std::chrono::seconds kHeirWithin{1};
 /// A job of many short processes is not looked for more often.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 
@@ -317,6 +320,7 @@ void Jobs::end_if_gone(Job& job) {
   if (job.runner != nullptr || job.runner_pidfd.is_open() || !job.sessions.empty()) {
     // A refused job's plexrl-run lives on without us.
     bool refused = !job.admitted && job.runner == nullptr;
+    job.hidden_since = {};
     if (!refused) return;
   }
   if (job.admitted && lives_on(job)) return;
@@ -344,7 +348,11 @@ bool Jobs::lives_on(Job& job) {
   if (job.survivor.is_open()) return true;
   JobSearch search = find_process_of(id_text(job.id), job.uid);
   if (search.answer == JobSearch::Answer::kNone) return false;
-  if (search.answer == JobSearch::Answer::kUnclear) {
+  if (search.answer == JobSearch::Answer::kHidden) {
+    if (job.hidden_since.count() == 0) job.hidden_since = boot_now();
+    if (boot_now() - job.hidden_since >= kHeirWithin) return false;
+  }
+  if (search.answer != JobSearch::Answer::kFound) {
     look_again_soon();
     return true;
   }

@@ -57,7 +57,8 @@ struct Job {
   std::set<SessionKey> sessions;
   /// Of a process that lives on without any of these; it may join yet (jobs.h).
   ScopedFd survivor;
-  pid_t survivor_pid = 0;  ///< the last one; 0: there never was any
+  pid_t survivor_pid = 0;                    ///< the last one; 0: there never was any
+  std::chrono::nanoseconds hidden_since{0};  ///< nobody known is left, and we may not look
 };
 
 /// A process's memory on one GPU, as it reported it. The charged figures are the ledger's.

@@ -8,8 +8,10 @@ moment or the passage that a case waits for comes, however slow or fast the mach
 preload or of the manager (--prefix). Exit 0 passed, 1 failed.
 """
 import argparse
+import contextlib
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,7 +19,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import prefix  # noqa: E402
-from sandbox import PATIENCE_S, Failure, Sandbox  # noqa: E402
+from sandbox import PATIENCE_S, SKIPPED, Failure, Sandbox  # noqa: E402
 
 SEEDS = {"ada": 1, "bob": 2}
 POLL_S = 0.02
@@ -90,6 +92,10 @@ class Jobs:
         return by_state["running"], by_state["waiting"]
 
 
+class Skipped(Exception):
+    """Why a case can't be run here."""
+
+
 def start_both(jobs):
     for name in SEEDS:
         jobs.start(name)
@@ -159,6 +165,58 @@ def case_run_and_manager_killed(jobs):
             raise Failure(f"{name} printed something else than alone after its plexrl-run had died")
 
 
+def start_unseen(jobs, script):
+    """As start_later, with `sleep` for a command, and a manager that is another user's and may not look at the job's processes."""
+    as_user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"]
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        raise Skipped("needs root and setpriv")
+    sandbox = jobs.sandbox
+    home = sandbox.folder / "user"
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    for folder in (sandbox.folder, sandbox.socket.parent, sandbox.prefix.parent):
+        folder.chmod(0o755)
+    sandbox.start_manager(through=["setpriv", "--bounding-set", "-all"])
+    fifo = sandbox.folder / "ada.fifo"
+    os.mkfifo(fifo)
+    run = [*as_user, sandbox.prefix / "bin/plexrl-run", "--require", "--name", "ada", "--", "sh", "-c", script]
+    # The simulated GPU belongs to a user, so this one's has a folder of its own; it is the same by its name.
+    env = sandbox.environment(HOME=home, XDG_RUNTIME_DIR=home)
+    jobs.process["ada"] = sandbox.start([*run, fifo, "sleep", "infinity"], env, "ada")
+    return fifo
+
+
+def admissions(jobs):
+    return jobs.sandbox.errors("nodemgr").count("admitted job='ada'")
+
+
+def expect_end_unseen(jobs, fifo):
+    if jobs.states() != {"ada": ("idle", [])}:
+        raise Failure(f"the job has not gone on: {jobs.states()}")
+    fifo.write_text("go\n")
+    os.killpg(jobs.process.pop("ada").pid, signal.SIGTERM)  # sleep; the witness takes no signals
+    jobs.wait_for(lambda states: not states, "end of ada")
+
+
+def case_left_behind_unseen(jobs):
+    """Where the manager may not look, the witness does, and has told the manager before plexrl-run ends."""
+    fifo = start_unseen(jobs, "{ " + LATER + "; } & exit 0")
+    jobs.sandbox.wait(jobs.process["ada"])
+    if admissions(jobs) != 2:
+        raise Failure(f"{admissions(jobs)} admissions")
+    expect_end_unseen(jobs, fifo)
+
+
+def case_run_killed_unseen(jobs):
+    """The same when plexrl-run is killed: the witness comes."""
+    fifo = start_unseen(jobs, LATER)
+    wait_for_shell(jobs.process["ada"].pid)
+    jobs.process["ada"].kill()
+    jobs.sandbox.wait(jobs.process["ada"], expected=-signal.SIGKILL)
+    wait_until(lambda: admissions(jobs) == 2, "nobody stands in for plexrl-run")
+    expect_end_unseen(jobs, fifo)
+
+
 NESTED = """
 "$0" --require --name inner --memory 20MiB -- sh -c 'read _ < "$0"' "$1" &
 echo $!
@@ -174,7 +232,8 @@ def case_nested_run_killed(jobs):
     jobs.process["outer"] = jobs.sandbox.shared(["sh", "-c", NESTED, run, fifo], "outer", ["--memory", "20MiB"])
     jobs.wait_for(lambda states: set(states) == {"outer", "inner"}, "both jobs")
     inner = int(jobs.sandbox.output("outer").read_text())
-    [shell] = [int(pid) for pid in children_of(jobs.process["outer"].pid) if not is_witness(pid)]
+    wait_for_shell(inner)
+    [shell] = [pid for pid, name in children_of(jobs.process["outer"].pid).items() if name == "sh"]
     for pid in (jobs.process["outer"].pid, shell, inner):
         os.kill(pid, signal.SIGKILL)
     jobs.sandbox.wait(jobs.process.pop("outer"), expected=-signal.SIGKILL)
@@ -224,7 +283,7 @@ def case_left_behind(jobs):
 def case_run_killed_early(jobs):
     """plexrl-run and then the manager are killed before the job's first CUDA call; the job goes on, and is shared."""
     fifo = start_later(jobs, "ada", LATER)
-    jobs.wait_for(lambda states: "ada" in states, "ada")
+    wait_for_shell(jobs.process["ada"].pid)
     manager = jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"]
     jobs.process["ada"].kill()
     jobs.sandbox.wait(jobs.process["ada"], expected=-signal.SIGKILL)
@@ -235,9 +294,9 @@ def case_run_killed_early(jobs):
 def case_everything_killed_early(jobs):
     """As before, and the witness is killed too: the next plexrl-run's manager finds the job."""
     fifo = start_later(jobs, "ada", LATER)
-    jobs.wait_for(lambda states: "ada" in states, "ada")
+    wait_for_shell(jobs.process["ada"].pid)
     manager = jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"]
-    helpers = [int(pid) for pid in children_of(jobs.process["ada"].pid) if is_witness(pid)]
+    helpers = [pid for pid, name in children_of(jobs.process["ada"].pid).items() if name == "plexrl-witness"]
     if len(helpers) != 1:
         raise Failure(f"plexrl-run has {len(helpers)} witnesses")
     jobs.process["ada"].kill()
@@ -248,11 +307,17 @@ def case_everything_killed_early(jobs):
 
 
 def children_of(pid):
-    return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    """Their pids and names."""
+    names = {}
+    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended just now
+            names[int(child)] = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
+    return names
 
 
-def is_witness(pid):
-    return pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "plexrl-witness"
+def wait_for_shell(run):
+    """The plexrl-run of this pid has started its command, a shell."""
+    wait_until(lambda: "sh" in children_of(run).values(), "the command was not started")
 
 
 def case_no_manager_answers(jobs):
@@ -317,41 +382,30 @@ def stop_the_holder(jobs):
 
 
 def case_waiter_terminated(jobs):
-    """A signal to a process that waits at the gate does what it does alone: SIGTERM ends it at once, whoever has the GPU."""
+    """SIGTERM to a process that waits at the gate, and to no other, ends it as it does alone; the holder goes on."""
     jobs.sandbox.start_manager()
     start_both(jobs)
-    holder, pids, waiter = stop_the_holder(jobs)
-    _, waiters = jobs.states()[waiter]
-    for pid in waiters:
+    (holder, _), (waiter, pids) = jobs.one_runs_one_waits()
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
     jobs.sandbox.wait(jobs.process[waiter], expected=128 + signal.SIGTERM)
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
     jobs.expect_finished(holder)
 
 
 def case_waiter_handles_signals(jobs):
-    """Handlers run while the process waits at the gate, and then it waits on, without an error for the program."""
+    """Handlers run in a process that waits at the gate, and then it waits on, without an error for the program."""
     jobs.sandbox.start_manager()
     jobs.start("ada")
     program = jobs.sandbox.build / "tests/fault/programs/handles_signals"
     jobs.process["bob"] = jobs.sandbox.shared([program, jobs.released], "bob", PLEXRL_TEST_BALLAST=100 << 20)
-    while True:
-        holder, pids, _ = stop_the_holder(jobs)
-        if holder == "ada":
-            break
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-    _, [waiter] = jobs.states()["bob"]
     said = b""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
-        os.kill(waiter, number)
+        waiter, pids = None, []
+        while waiter != "bob":
+            _, (waiter, pids) = jobs.one_runs_one_waits()
+        os.kill(pids[0], number)
         said += number.name.encode() + b"\n"
         wait_until(lambda: jobs.sandbox.output("bob").read_bytes() == said, f"no handler ran for {number.name}")
-    if jobs.states()["bob"][0] != "waiting":
-        raise Failure(f"bob does not wait any more: {jobs.states()}")
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
     jobs.expect_finished("ada")
     output = jobs.sandbox.wait(jobs.process["bob"])
     if not output.startswith(said + b"right after many rounds\n"):
@@ -413,6 +467,9 @@ def main():
                   memory="192MiB", spec="link=4GB/s") as sandbox):
         try:
             cases[name](Jobs(sandbox), *([point] if point else []))
+        except Skipped as reason:
+            print(f"{options.case}: skipped: {reason}")
+            return SKIPPED
         except Failure as failure:
             print(f"FAILED: {options.case}: {failure}")
             for process in sandbox.started:

@@ -100,13 +100,13 @@ class Sandbox:
         env["LD_LIBRARY_PATH"] = str(self.build / "lib/plexrl/simgpu")
         return self.start(argv, env, name)
 
-    def start_manager(self, name="nodemgr", **more):
-        """Returns when it answers. Its log is NAME.err."""
+    def start_manager(self, name="nodemgr", through=(), **more):
+        """Returns when it answers. Its log is NAME.err. `through`: words in front of the command."""
         ready, told = os.pipe()
         env = self.environment(**more)
         env["LD_LIBRARY_PATH"] = str(self.build / "lib/plexrl/simgpu")
         os.set_inheritable(told, True)
-        self.manager = self.start([self.prefix / "bin/plexrl-nodemgr", "--socket", self.socket, "--state-dir", self.state,
+        self.manager = self.start([*through, self.prefix / "bin/plexrl-nodemgr", "--socket", self.socket, "--state-dir", self.state,
                                    "--ready-fd", told], env, name, pass_fds=[told])
         os.close(told)
         answer = os.read(ready, 1)

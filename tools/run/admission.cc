@@ -117,8 +117,9 @@ absl::StatusOr<Admission> get_admitted(const Options& options, const Installatio
     if (!problem.ok()) continue;
     const auto admitted = wait_for_verdict(manager->link, say);
     if (admitted.ok()) {
-      return Admission{std::move(manager->link), manager->socket, std::move(manager->start), submit,
-                       *admitted};
+      const bool is_another_users = manager->link.is_another_users();
+      return Admission{std::move(manager->link),  manager->socket, is_another_users,
+                       std::move(manager->start), submit,          *admitted};
     }
     problem = admitted.status();
     if (!absl::IsUnavailable(problem)) break;

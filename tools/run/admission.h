@@ -16,6 +16,7 @@ namespace plexrl::run {
 struct Admission {
   ManagerLink link;
   std::string socket;
+  bool is_another_users;              ///< the manager is
   std::optional<ManagerStart> start;  ///< how to restart the manager, if it is the user's own
   wire::JobSubmit submit;
   wire::JobAdmitted admitted;

@@ -10,11 +10,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+
+#include "nodemgr/job_processes.h"
 
 namespace plexrl::run {
 namespace {
 
 constexpr int kLookAgainMs = 100;
+constexpr int kLooksAtEnd = 30;
+constexpr int kLooksWithoutEnd = INT_MAX;
 
 std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
 
@@ -23,8 +28,9 @@ constexpr char kFarewell = '.';
 
 // The witness's life: one question (a byte), one answer (the mask), until it is dismissed or the
 // other end closes.
-[[noreturn]] void witness(int socket, const std::function<void(bool was_killed)>& inherit) {
+[[noreturn]] void witness(int socket, const GroupWitness::Inherit& inherit) {
   prctl(PR_SET_NAME, "plexrl-witness");
+  nodemgr::leave_job_environment();
   const int inherited = fcntl(socket, F_DUPFD, 3);
   dup2(inherited, 0);
   close_range(1, ~0U, 0);
@@ -34,6 +40,7 @@ constexpr char kFarewell = '.';
   const int signals = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
   const auto parent = static_cast<std::uint32_t>(getppid());
   char question = 0;
+  if (send(0, &question, 1, MSG_NOSIGNAL) != 1) _exit(0);
   while (recv(0, &question, 1, 0) == 1 && question != kFarewell) {
     std::uint64_t seen = 0;
     signalfd_siginfo info;
@@ -44,15 +51,14 @@ constexpr char kFarewell = '.';
     }
     if (send(0, &seen, sizeof seen, MSG_NOSIGNAL) != sizeof seen) break;
   }
-  dup2(1, 0);
   close(signals);
-  inherit(question != kFarewell);
+  inherit(question != kFarewell, [] { dup2(1, 0); });
   _exit(0);
 }
 
 }  // namespace
 
-GroupWitness::GroupWitness(const std::function<void(bool was_killed)>& inherit) {
+GroupWitness::GroupWitness(const Inherit& inherit) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
   ScopedFd ours(ends[0]), its(ends[1]);
@@ -61,11 +67,15 @@ GroupWitness::GroupWitness(const std::function<void(bool was_killed)>& inherit) 
     ours.reset();
     witness(its.get(), inherit);
   }
-  if (pid_ > 0) socket_ = std::move(ours);
+  if (pid_ <= 0) return;
+  // Before it has begun nobody may be killed: it would pass for a process of the job around us.
+  its.reset();
+  char begun;
+  if (recv(ours.get(), &begun, 1, 0) == 1) socket_ = std::move(ours);
 }
 
 void GroupWitness::dismiss() {
-  if (socket_) send(socket_.get(), &kFarewell, 1, MSG_NOSIGNAL);
+  if (socket_ && send(socket_.get(), &kFarewell, 1, MSG_NOSIGNAL) == 1) await_answer(kLooksAtEnd);
   socket_.reset();
 }
 
@@ -91,11 +101,11 @@ bool GroupWitness::group_got(int signal) {
 std::uint64_t GroupWitness::ask() {
   std::uint64_t seen = 0;
   if (!socket_ || send(socket_.get(), &kQuestion, 1, MSG_NOSIGNAL) != 1) return 0;
-  await_answer();
+  await_answer(kLooksWithoutEnd);
   return recv(socket_.get(), &seen, sizeof seen, 0) == sizeof seen ? seen : 0;
 }
 
-void GroupWitness::await_answer() {
+void GroupWitness::await_answer(int looks) {
   pollfd answer{socket_.get(), POLLIN, 0};
   do {
     siginfo_t info{};
@@ -104,7 +114,7 @@ void GroupWitness::await_answer() {
         info.si_pid == pid_;
     if (is_stopped) kill(pid_, SIGCONT);
     // Without an answer so far it may have been stopped since we looked.
-  } while (poll(&answer, 1, kLookAgainMs) == 0);
+  } while (poll(&answer, 1, kLookAgainMs) == 0 && --looks > 0);
 }
 
 }  // namespace plexrl::run

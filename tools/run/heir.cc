@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -36,6 +37,15 @@ void wait_for_the_last(const std::string& job_id, const std::function<void()>& f
   }
 }
 
+// The manager has taken us for the job's plexrl-run; nothing when it does not answer or won't.
+std::optional<ManagerLink> resume_job(const std::string& socket, const wire::JobResume& resume) {
+  auto link = ManagerLink::connect(socket);
+  if (!link.ok() || !link->resume(resume).ok()) return std::nullopt;
+  const auto answer = link->receive();
+  if (!answer.ok() || answer->kind != ManagerLink::Answer::Kind::kAdmitted) return std::nullopt;
+  return std::move(*link);
+}
+
 }  // namespace
 
 void keep_manager_alive(ManagerStart& start) {
@@ -55,6 +65,20 @@ void keep_manager_alive(ManagerStart& start) {
     std::this_thread::sleep_for(delay);
     delay = std::min(delay * 2, kLongestDelay);
   }
+}
+
+void stand_in_for_runner(const std::string& job_id, Supervisor::Job job,
+                         const std::function<void()>& let_go) {
+  std::optional<Supervisor> supervisor;
+  wait_for_the_last(job_id, [&] {
+    auto link = resume_job(job.socket, job.resume);
+    supervisor.emplace(std::move(link), std::move(job), [](const std::string&) {});
+    supervisor->run_in_background();
+    let_go();
+  });
+  let_go();
+  // Not through destructors: the supervisor's thread still uses its object.
+  if (supervisor) _exit(0);
 }
 
 void keep_manager_alive_for(const std::string& job_id, ManagerStart& start) {

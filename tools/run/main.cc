@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
 
-#include "nodemgr/job_processes.h"
 #include "tools/run/admission.h"
 #include "tools/run/exit_status.h"
 #include "tools/run/group_witness.h"
@@ -144,15 +144,18 @@ Supervisor::Job supervised(Admission& admission) {
                      .submit = admission.submit}};
 }
 
-// What the witness does when plexrl-run has gone. It is a copy of plexrl-run, but no part of the
-// job around that.
-void inherit(Plan& plan, bool was_killed) {
-  if (!plan.admission || !plan.admission->start) return;
-  nodemgr::leave_job_environment();
+// What the witness does when plexrl-run has gone.
+void inherit(Plan& plan, bool was_killed, const std::function<void()>& let_go) {
+  if (!plan.admission) return;
+  Admission& admission = *plan.admission;
+  const std::string job = plan.env.get("PLEXRL_JOB_ID");
+  if (admission.is_another_users) return stand_in_for_runner(job, supervised(admission), let_go);
+  let_go();
+  if (!admission.start) return;
   if (was_killed) {
-    keep_manager_alive(*plan.admission->start);
+    keep_manager_alive(*admission.start);
   } else {
-    keep_manager_alive_for(plan.env.get("PLEXRL_JOB_ID"), *plan.admission->start);
+    keep_manager_alive_for(job, *admission.start);
   }
 }
 
@@ -161,7 +164,9 @@ int run(const Options& options) {
   if (const auto status = make_plan(options, plan)) return *status;
 
   const BlockedSignals signals;
-  GroupWitness witness([&plan](bool was_killed) { inherit(plan, was_killed); });
+  GroupWitness witness([&plan](bool was_killed, const std::function<void()>& let_go) {
+    inherit(plan, was_killed, let_go);
+  });
   auto job = JobProcess::start(options.command, plan.env, signals);
   if (!job.ok()) {
     const int status = absl::IsNotFound(job.status()) ? kNotFound : kCannotExecute;

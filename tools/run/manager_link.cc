@@ -64,6 +64,13 @@ absl::StatusOr<ManagerLink> ManagerLink::connect(const std::string& path) {
   return ManagerLink(std::move(socket));
 }
 
+bool ManagerLink::is_another_users() const {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.uid != geteuid();
+}
+
 absl::Status ManagerLink::send(wire::Type type, const void* body, size_t bytes) {
   Packet packet{};
   const wire::Header header{.magic = wire::kMagic,

@@ -26,6 +26,9 @@ class ManagerLink {
   /// InvalidArgument (the path is too long for a socket).
   [[nodiscard]] static absl::StatusOr<ManagerLink> connect(const std::string& path);
 
+  /// The manager runs as another user than this process.
+  bool is_another_users() const;
+
   [[nodiscard]] absl::Status submit(const wire::JobSubmit& job);
   [[nodiscard]] absl::Status resume(const wire::JobResume& job);
   /// May we be part of that job?

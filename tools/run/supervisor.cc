@@ -21,7 +21,8 @@ void pause(std::chrono::milliseconds& delay) {
 
 }  // namespace
 
-Supervisor::Supervisor(ManagerLink link, Job job, std::function<void(const std::string&)> say)
+Supervisor::Supervisor(std::optional<ManagerLink> link, Job job,
+                       std::function<void(const std::string&)> say)
     : link_(std::move(link)), job_(std::move(job)), say_(std::move(say)) {}
 
 void Supervisor::run_in_background() {

@@ -25,7 +25,8 @@ class Supervisor {
   };
 
   /// `say` gets a line for the user, from the supervisor's thread.
-  Supervisor(ManagerLink link, Job job, std::function<void(const std::string&)> say);
+  /// Without a link it connects first.
+  Supervisor(std::optional<ManagerLink> link, Job job, std::function<void(const std::string&)> say);
 
   /// Starts the thread. All signals must be blocked in the caller.
   void run_in_background();
