@@ -5,6 +5,7 @@
 
 #include "nodemgr/admin_parts.h"
 #include "nodemgr/clock.h"
+#include "nodemgr/ids.h"
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/nearest.h"
 
@@ -38,6 +39,7 @@ Json manager_json(const AdminContext& context) {
   json["host_budget_bytes"] = node.ledger.host_budget();
   json["host_promised_bytes"] = node.ledger.host_needed();
   json["host_used_bytes"] = node.slabs->bytes_in_use();
+  json["draining"] = node.draining;
   json["grants"] = context.leases.grants();
   json["without_effect"] = node.without_effect;
   return json;
@@ -58,6 +60,13 @@ std::string verb_of(const std::string& request) {
   return verb != parsed.end() && verb->is_string() ? verb->get<std::string>() : "";
 }
 
+const Job* find_job(const Node& node, const std::string& id) {
+  for (const auto& [key, job] : node.jobs) {
+    if (id_text(job->id) == id) return job.get();
+  }
+  return nullptr;
+}
+
 std::string error_line(const AdminContext& context, const std::string& text) {
   Json json = head(context);
   json["error"] = text;
@@ -68,11 +77,13 @@ std::string error_line(const AdminContext& context, const std::string& text) {
 
 bool is_reload(const std::string& request) { return verb_of(request) == "reload"; }
 
-std::string admin_outcome(const AdminContext& context, const absl::Status& status) {
+std::string admin_outcome(const AdminContext& context, const absl::Status& status,
+                          const Job* changed) {
   if (!status.ok()) return error_line(context, message_of(status));
   Json json = head(context);
   json["done"] = true;
-  return json.dump();
+  if (changed != nullptr) json["jobs"] = Json::array({job_json(context, *changed)});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string admin_answer(const AdminContext& context, const std::string& request) {
@@ -94,8 +105,18 @@ std::string admin_answer(const AdminContext& context, const std::string& request
     json["gpus"] = gpus_json(context);
   } else if (verb == "memory") {
     json["memory"] = memory_json(context);
+  } else if (verb == "explain") {
+    const Json parsed = Json::parse(request, nullptr, false);
+    auto word = parsed.find("job");
+    const std::string text =
+        word != parsed.end() && word->is_string() ? word->get<std::string>() : "";
+    const Job* job = find_job(context.node, text);
+    if (job == nullptr) return error_line(context, cat("no job has the id '", text, "'"));
+    json["explain"] = explain_json(context, *job);
   } else {
-    const std::vector<std::string> verbs = {"status", "jobs", "gpus", "memory", "limits", "reload"};
+    const std::vector<std::string> verbs = {"status", "jobs",     "gpus",   "memory",
+                                            "limits", "explain",  "reload", "pause",
+                                            "resume", "priority", "drain",  "undrain"};
     std::string nearest = settings::nearest_name(verb, verbs);
     return error_line(context, cat("unknown verb '", verb, "'",
                                    nearest.empty() ? "" : cat(", did you mean '", nearest, "'?")));

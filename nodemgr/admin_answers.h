@@ -18,12 +18,13 @@ struct AdminContext {
 
 /// One JSON object on one line for a request such as {"verb":"jobs"}: docs/contract.md's `--json`
 /// payloads. What is wrong with a request is said in {"error": …}. Verbs: status jobs gpus memory
-/// limits.
+/// limits, explain (with "job": ID).
 std::string admin_answer(const AdminContext& context, const std::string& request);
 
 /// Is it {"verb":"reload"}? Then the caller reloads, and answers with admin_outcome.
 bool is_reload(const std::string& request);
-/// {"done": true}, or what went wrong in {"error": …}.
-std::string admin_outcome(const AdminContext& context, const absl::Status& status);
+/// {"done": true}, with the job that was changed, or what went wrong in {"error": …}.
+std::string admin_outcome(const AdminContext& context, const absl::Status& status,
+                          const Job* changed = nullptr);
 
 }  // namespace plexrl::nodemgr

@@ -66,7 +66,7 @@ Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy:
   }
   Json json;
   json["id"] = cat(static_cast<std::uint64_t>(gang.id));
-  json["state"] = policy::phase_name(state.phase);
+  json["state"] = state_name(state);
   json["gpus"] = gpu_list(gang.gpus);
   json["pids"] = pids;
   json["stopped_pids"] = stopped_pids(context.node, gang);
@@ -87,7 +87,7 @@ std::string job_state(const Job& job, const std::vector<policy::Phase>& phases) 
       return policy::phase_name(phase);
     }
   }
-  return "idle";
+  return job.paused ? policy::kPausedName : "idle";
 }
 
 std::uint64_t used_by_sessions(const Node& node, int gpu) {
@@ -101,6 +101,8 @@ std::uint64_t used_by_sessions(const Node& node, int gpu) {
   return sum;
 }
 
+}  // namespace
+
 Json job_json(const AdminContext& context, const Job& job) {
   const Node& node = context.node;
   auto now = boot_now();
@@ -112,7 +114,8 @@ Json job_json(const AdminContext& context, const Job& job) {
     if (gang.job != &job || state == context.leases.state().gangs.end()) continue;
     const policy::Gang& its = state->second;
     gangs.push_back(gang_json(context, gang, its));
-    phases.push_back(its.phase);
+    // One that is paused has no say in what the job does.
+    if (!its.is_kept_paused() || its.holds_lease()) phases.push_back(its.phase);
     if (const auto wake = policy::predicted_wake(its, now)) {
       next_wake = std::min(*wake, next_wake.value_or(*wake));
     }
@@ -136,6 +139,7 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["team"] = job.team.empty() ? Json(nullptr) : Json(job.team);
   json["priority"] = job.priority;
   json["state"] = job_state(job, phases);
+  json["paused"] = job.paused;
   json["gangs"] = gangs;
   json["promised_bytes"] = job.admitted ? Json(job.promised_bytes) : Json(nullptr);
   json["hbm_bytes"] = resident + fixed;
@@ -153,8 +157,6 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["queued_reason"] = job.notice.empty() ? Json(nullptr) : Json(job.notice);
   return json;
 }
-
-}  // namespace
 
 Json jobs_json(const AdminContext& context) {
   Json jobs = Json::array();

@@ -13,6 +13,10 @@ using Json = nlohmann::ordered_json;
 
 Json jobs_json(const AdminContext& context);
 Json gpus_json(const AdminContext& context);
+/// One of the jobs above.
+Json job_json(const AdminContext& context, const Job& job);
+/// The last decisions about the job's gangs; `text` where there are none to tell of.
+Json explain_json(const AdminContext& context, const Job& job);
 Json memory_json(const AdminContext& context);
 /// The teams of the settings file, with what their jobs have.
 Json teams_json(const AdminContext& context);

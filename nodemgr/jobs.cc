@@ -142,6 +142,10 @@ void Jobs::refuse(Client& client, std::uint64_t request, const Job& job, const s
 
 void Jobs::try_admit(Job& job, std::uint64_t request) {
   Admission admission = node_.ledger.judge(job.gpus, job.wanted_bytes, job.overhead);
+  if (node_.draining && !admission.never) {
+    admission.fits = false;
+    admission.text = "this node is being drained: it takes no new jobs until plexrl-ctl undrain";
+  }
   if (admission.fits) {
     job.promised_bytes = admission.promised;
     node_.ledger.admit(job.key, job.gpus, job.promised_bytes, job.overhead);
@@ -426,6 +430,7 @@ JournalRecord job_record(const Job& job) {
   fields["overhead"] = cat(job.overhead);
   fields["max_wait_ns"] = cat(job.max_wait.count());
   fields["max_slowdown"] = cat(job.max_slowdown);
+  fields["paused"] = cat(job.paused ? 1 : 0);
   fields["run_pid"] = cat(job.runner_process.pid);
   fields["run_start"] = cat(job.runner_process.start_time_ticks);
   return record;
@@ -449,6 +454,7 @@ std::unique_ptr<Job> job_from(const JournalRecord& record) {
   job->promised_bytes = record.number("promised");
   job->overhead = record.number("overhead");
   job->max_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(record.number("max_wait_ns")));
+  job->paused = record.number("paused") != 0;
   job->max_slowdown = settings::parse_number(record["max_slowdown"]).value_or(0);
   job->runner_process.pid = static_cast<pid_t>(record.number("run_pid"));
   job->runner_process.start_time_ticks = record.number("run_start");

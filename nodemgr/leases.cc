@@ -41,6 +41,11 @@ void LeaseGang::take_over(int gpu, const Eviction& from) {
   own.moved += from.moved;
 }
 
+const char* state_name(const policy::Gang& gang) {
+  const bool paused = gang.is_kept_paused() && !gang.holds_lease();
+  return paused ? policy::kPausedName : policy::phase_name(gang.phase);
+}
+
 LeaseGang* Leases::find(policy::GangId id) {
   auto it = gangs_.find(static_cast<std::uint64_t>(id));
   return it == gangs_.end() ? nullptr : &it->second;
@@ -65,6 +70,7 @@ void Leases::describe(const LeaseGang& gang) {
   event.gpus = gang.gpus;
   event.team = gang.job->team;
   event.max_slowdown = gang.job->max_slowdown;
+  event.paused = gang.job->paused;
   each(gang, [&](Session& session) { event.exclusive |= !session.exclusive_reason.empty(); });
   events_.push_back(std::move(event));
 }
@@ -95,6 +101,12 @@ void Leases::gpu_changed(int gpu) {
   const NodeGpu& its = node_.gpus.at(gpu);
   events_.push_back(policy::GpuChanged{gpu, static_cast<std::int64_t>(its.usable), frozen,
                                        static_cast<std::int64_t>(its.departing())});
+}
+
+void Leases::job_changed(const Job& job) {
+  for (const auto& [id, gang] : gangs_) {
+    if (gang.job == &job) describe(gang);
+  }
 }
 
 void Leases::set_weights(const std::map<std::string, double>& weights) {
@@ -244,7 +256,9 @@ void Leases::on_want(Session& session, const wire::WantLease& want) {
   session.want_since = want.since_ns == 0 ? now : std::min(now, from_wire(want.since_ns));
   switches_.busy(who(*gang), session.want_since);
   node_.usage.activity(session.gang, true, session.want_since);
-  if (gang->epoch == kNoEpoch) trace_state(*gang, "waiting", "a thread is at the gate");
+  if (gang->epoch == kNoEpoch && !gang->job->paused) {
+    trace_state(*gang, "waiting", "a thread is at the gate");
+  }
   update_wants(*gang);
 }
 

@@ -25,6 +25,8 @@ struct LeaseGang {
   std::uint64_t attempt = 0;
   bool loading = false;
   std::string traced_state;
+  policy::Decision last_decision;  ///< about it, evictions aside
+  std::chrono::nanoseconds decided_at{0};
   std::chrono::nanoseconds grant_sent{0};
   std::int64_t loaded_bytes = 0;
   bool busy = false;
@@ -42,6 +44,9 @@ struct LeaseGang {
 };
 
 JournalRecord grant_record(const LeaseGang& gang);
+
+/// As docs/contract.md names the gang's state.
+const char* state_name(const policy::Gang& gang);
 
 /// Between the messages of processes and the policy: collects what processes say into events about
 /// gangs, steps the policy, and turns its decisions into messages, journal entries and trace
@@ -82,6 +87,8 @@ class Leases {
 
   void memory_changed(const Session& session, int gpu);
   void gpu_changed(int gpu);
+  /// The job's description (priority, paused) has changed.
+  void job_changed(const Job& job);
   /// Hands these weights of teams to the policy.
   void set_weights(const std::map<std::string, double>& weights);
   void set_config(const policy::Config& config) { state_.config = config; }

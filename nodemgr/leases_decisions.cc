@@ -38,7 +38,7 @@ void Leases::step() {
   }
   for (auto& [id, gang] : gangs_) {
     if (const policy::Gang* state = state_.find(gang.id)) {
-      trace_state(gang, policy::phase_name(state->phase), state->wait_reason);
+      trace_state(gang, state_name(*state), state->wait_reason);
     }
   }
   stepping_ = false;
@@ -54,6 +54,10 @@ void Leases::carry_out(const policy::Decision& decision) {
   trace_decision(decision);
   LeaseGang* gang = find(decision.gang);
   if (gang == nullptr) return;
+  if (decision.kind != Kind::kEvict) {
+    gang->last_decision = decision;
+    gang->decided_at = boot_now();
+  }
   switch (decision.kind) {
     case Kind::kWithdraw:
       return withdraw(*gang, decision);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "nodemgr/admin_actions.h"
 #include "nodemgr/admin_answers.h"
 #include "nodemgr/clock.h"
 #include "nodemgr/gpu_lock.h"
@@ -213,13 +214,18 @@ absl::Status Manager::open_sockets() {
   listener_ = *std::move(jobs);
   node_.loop.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
   admin_ = std::make_unique<AdminServer>(
-      node_.loop, *std::move(admin), [this](const std::string& request) {
-        if (is_reload(request))
-          return admin_outcome({node_, *leases_, socket_path_, started_},
-                               on_reload_ ? on_reload_() : absl::OkStatus());
-        return admin_answer({node_, *leases_, socket_path_, started_}, request);
-      });
+      node_.loop, *std::move(admin),
+      [this](const std::string& request) { return answer_admin(request); });
   return absl::OkStatus();
+}
+
+std::string Manager::answer_admin(const std::string& request) {
+  const AdminContext context{node_, *leases_, socket_path_, started_};
+  if (is_reload(request)) {
+    return admin_outcome(context, on_reload_ ? on_reload_() : absl::OkStatus());
+  }
+  auto done = admin_act(context, {node_, *jobs_, *leases_}, request);
+  return done ? *std::move(done) : admin_answer(context, request);
 }
 
 int Manager::run_once(std::chrono::nanoseconds longest) {

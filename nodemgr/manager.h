@@ -39,6 +39,9 @@ class Manager {
   /// What the administration verb `reload` does; its outcome is the answer.
   void set_on_reload(std::function<absl::Status()> reload) { on_reload_ = std::move(reload); }
 
+  /// The answer to one line of the administration socket.
+  std::string answer_admin(const std::string& request);
+
   /// Asks the driver about the GPUs, as it does by itself every now and then.
   void look_at_gpus() { watch_->look(); }
 

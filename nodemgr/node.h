@@ -48,6 +48,7 @@ struct Job {
   std::uint64_t overhead_seen = 0;  ///< most that one of its processes took, as measured
   bool admitted = false;
   bool exiting = false;  ///< its plexrl-run got SIGTERM
+  bool paused = false;   ///< by an administrator
   std::chrono::nanoseconds queued_since{0};
   std::string notice;  ///< last sent while queued
 
@@ -164,6 +165,7 @@ struct Node {
   std::unique_ptr<Journal> journal;
   std::unique_ptr<TraceWriter> trace;
   bool journal_failed = false;
+  bool draining = false;  ///< by an administrator: no new job is admitted
 
   Job* find_job(const wire::Id128& id) const;
   Session* find_session(SessionKey id);

@@ -37,11 +37,14 @@ struct Replay {
   };
   std::map<std::uint64_t, Process> processes;
   std::map<wire::Epoch, JournalRecord> grants;  ///< not revoked
+  bool draining = false;
 
   void apply(const JournalRecord& record) {
     if (record.kind == "generation") {
       generation = record.number("gen");
       boot = record["boot"];
+    } else if (record.kind == "drain") {
+      draining = record.number("on") != 0;
     } else if (record.kind == "job") {
       jobs[record["id"]] = record;
     } else if (record.kind == "job_end") {
@@ -130,6 +133,7 @@ void recover(Node& node, Jobs& jobs, Sessions& sessions, Leases& leases) {
     }
   }
   node.generation = replay.generation + 1;
+  node.draining = replay.draining;
   node.journal = std::make_unique<Journal>(path);
   if (replay.boot == boot_id()) bring_back(replay, node, jobs, sessions, leases);
   absl::Status status = node.journal->rewrite(snapshot(node, leases));
@@ -141,8 +145,15 @@ void recover(Node& node, Jobs& jobs, Sessions& sessions, Leases& leases) {
   leases.thaw();
 }
 
+JournalRecord drain_record(const Node& node) {
+  JournalRecord record{"drain", {}};
+  record.fields["on"] = cat(node.draining ? 1 : 0);
+  return record;
+}
+
 std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases) {
   std::vector<JournalRecord> records = {generation_record(node.generation)};
+  if (node.draining) records.push_back(drain_record(node));
   for (const auto& [key, job] : node.jobs) {
     if (job->admitted) records.push_back(job_record(*job));
   }

@@ -16,6 +16,9 @@ namespace plexrl::nodemgr {
 /// written to is a warning: then nothing survives a crash of this manager.
 void recover(Node& node, Jobs& jobs, Sessions& sessions, Leases& leases);
 
+/// Whether the node is being drained.
+JournalRecord drain_record(const Node& node);
+
 /// Everything that a next manager must know, for a compact journal.
 std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases);
 

@@ -96,6 +96,7 @@ struct Applier {
     if (gang.gpus != e.gpus) gang.reserved = false;  // it was for the GPUs of before
     gang.gpus = e.gpus;
     gang.exclusive = e.exclusive;
+    set_paused(state, gang, e.paused, now);
   }
 
   void operator()(const GangAdopted& e) {
@@ -269,6 +270,23 @@ void load(Gang& gang, Instant now) {
   gang.phase = Phase::kLoading;
   gang.loading_since = now;
   gang.load_progress = now;
+}
+
+void set_paused(State& state, Gang& gang, bool paused, Instant now) {
+  if (gang.paused == paused) return;
+  gang.paused = paused;
+  gang.reserved = false;
+  if (paused) {
+    gang.paused_since = now;
+    return;
+  }
+  if (gang.first_wanted != kNever) {
+    gang.first_wanted += now - std::max(gang.paused_since, gang.first_wanted);
+  }
+  if (gang.wants && !gang.holds_lease()) {
+    gang.want_since = now;
+    enter_competition(state, gang, now);
+  }
 }
 
 void run(Gang& gang, Instant now) {

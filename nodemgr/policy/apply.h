@@ -17,6 +17,9 @@ void apply(State& state, const Event& event, Instant now, std::uint64_t seed,
 /// The lease begins, but the gang can't run before its memory is there.
 void load(Gang& gang, Instant now);
 
+/// Pauses or resumes: time that was paused counts as neither waited for nor used.
+void set_paused(State& state, Gang& gang, bool paused, Instant now);
+
 /// The lease runs from now on.
 void run(Gang& gang, Instant now);
 

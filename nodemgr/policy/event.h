@@ -34,6 +34,7 @@ struct GangChanged {
   bool exclusive = false;
   std::string team = {};
   double max_slowdown = 0;
+  bool paused = false;
 };
 
 /// After a manager's restart: the gang already holds these GPUs and runs.

@@ -60,6 +60,7 @@ double response_ratio(const State& state, const Gang& gang, Instant now) {
 std::vector<Gang*> waiting_in_order(State& state, Instant now) {
   std::vector<Gang*> waiting;
   for (auto& [id, gang] : state.gangs) {
+    if (gang.is_kept_paused()) continue;
     bool needs_more = (gang.gpus & ~gang.held) != 0;
     if (gang.phase == Phase::kWaiting || (gang.wants && gang.holds_lease() && needs_more)) {
       waiting.push_back(&gang);

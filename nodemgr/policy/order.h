@@ -27,7 +27,7 @@ double response_ratio(const State& state, const Gang& gang, Instant now);
 /// The gangs that wait for a lease (or for more GPUs than theirs covers), first to be served first:
 /// 1. those that are exiting; 2. those near their bound, by deadline; 3. those slower than their
 /// owner allows; then by priority; among equals those that have not had more than their share
-/// (share.h) before those that have; and last by response ratio.
+/// (share.h) before those that have; and last by response ratio. Paused gangs are not among them.
 std::vector<Gang*> waiting_in_order(State& state, Instant now);
 
 }  // namespace plexrl::nodemgr::policy

@@ -35,6 +35,8 @@ struct Gang {
   Duration max_wait{0};     ///< 0: the configuration's
   bool exclusive = false;
   bool exiting = false;
+  bool paused = false;  ///< by an administrator: gives its lease back, and gets none until resumed
+  Instant paused_since{0};
   GpuMask gpus = 0;
 
   Phase phase = Phase::kIdle;
@@ -76,6 +78,8 @@ struct Gang {
   GangId waits_for = kNoGang;
   std::map<int, GangMemory> memory;
 
+  /// One that exits is not kept from doing so.
+  bool is_kept_paused() const { return paused && !exiting; }
   bool holds_lease() const {
     return phase == Phase::kLoading || phase == Phase::kRunning || phase == Phase::kDraining;
   }

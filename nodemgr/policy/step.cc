@@ -53,14 +53,15 @@ struct Planner {
     }
   }
 
-  void take_back_unproven_leases() {
+  void take_back_leases() {
     for (auto& [id, gang] : state.gangs) {
-      if (!gang.gives_back || gang.exclusive || gang.phase != Phase::kRunning) continue;
+      if (!gang.gives_back && !gang.is_kept_paused()) continue;
+      if (gang.exclusive || gang.phase != Phase::kRunning) continue;
       if (now < gang.attempt_not_before) {
         wake(gang.attempt_not_before);
       } else {
         Judgement judgement;
-        judgement.reason = "lease is not in the journal";
+        judgement.reason = gang.gives_back ? "lease is not in the journal" : "paused";
         withdraw(gang, gang, std::move(judgement));
       }
     }
@@ -289,7 +290,7 @@ StepResult step(State& state, std::span<const Event> events, Instant now, std::u
   for (const Event& event : events) apply(state, event, now, seed, result.decisions);
   Planner planner{state, now, seed, result};
   planner.abandon_silent_attempts();
-  planner.take_back_unproven_leases();
+  planner.take_back_leases();
   planner.make_room_for_holders();
   planner.relieve_overfull_gpus();
   std::vector<Gang*> waiters = waiting_in_order(state, now);

@@ -31,5 +31,7 @@ struct Figure {
 /// As docs/contract.md names them. A running gang may be idle; it keeps its lease until withdrawn.
 enum class Phase { kIdle, kWaiting, kLoading, kRunning, kDraining };
 const char* phase_name(Phase phase);
+/// What docs/contract.md calls a gang without a lease that an administrator has paused.
+inline constexpr const char* kPausedName = "paused";
 
 }  // namespace plexrl::nodemgr::policy

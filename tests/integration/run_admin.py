@@ -3,14 +3,16 @@
 
 teams: who is no member of a team is refused before the command runs; `plexrl-ctl reload` takes the teams of the file as it is then,
 and a bad file changes nothing.
+pause: a paused job gives its GPU back and does no work until it is resumed; priority, drain and undrain beside it.
 """
 import argparse
-import pwd
 import os
+import pwd
 import subprocess
 import sys
+import time
 
-from sandbox import Failure, Sandbox
+from sandbox import LOOK_S, PATIENCE_S, Failure, Sandbox
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -71,7 +73,51 @@ def teams(sandbox):
     return "who is no member is refused, and a reload takes the file's teams or none of them"
 
 
-CASES = {"teams": teams}
+def pause(sandbox):
+    sandbox.start_manager()
+    program = sandbox.shared([sandbox.build / "tests/integration/programs/half_busy"], "half", PLEXRL_TEST_PEER=sandbox.peer_file)
+    wait_until(lambda: sandbox.peer()["pauses"] == 1, program, "the program's pause")
+
+    def job():
+        return sandbox.tool("plexrl-ctl", "jobs", "half", "--json")["jobs"][0]
+
+    status, out, err = ctl(sandbox, "pause", "half")
+    expect("pause", (status, err), (0, ""))
+    wait_until(lambda: job()["state"] == "paused", program, "the job paused")
+    sandbox.stop_antagonist()  # the word to go on: the program comes to the gate
+    wait_until(lambda: "plexrl-ctl resume" in ctl(sandbox, "explain", "half")[1], program, "explain tells of the pause")
+    expect("priority", ctl(sandbox, "priority", "half", "101")[0], 2)
+    expect("priority", ctl(sandbox, "priority", "half", "77")[0], 0)
+    expect("priority of the job", job()["priority"], 77)
+    expect("a job that is not there", ctl(sandbox, "resume", "haf")[0], 1)
+    expect("drain", ctl(sandbox, "drain"), (0, "done\n", ""))
+    expect_in("drained", refused(sandbox, "late", "--no-wait"), "being drained")
+    expect("undrain", ctl(sandbox, "undrain"), (0, "done\n", ""))
+    if program.poll() is not None:
+        raise Failure("the program ended, though its job was paused and it had work left")
+    expect("resume", ctl(sandbox, "resume", "half")[0], 0)
+    sandbox.wait(program)
+    sandbox.stop_manager()
+    trace = sandbox.trace("export", "--format", "json")
+    times = next(one for one in trace["summary"]["jobs"] if one["name"] == "half")
+    if not times["paused_s"] > 0:
+        raise Failure(f"the trace has no time of the pause: {times}")
+    kinds = [decision["kind"] for decision in trace["decisions"] if decision["kind"] in ("pause", "resume", "priority")]
+    expect("decisions", kinds, ["pause", "priority", "resume"])
+    return f"the job was paused for {times['paused_s']:.3f} s and then went on"
+
+
+def wait_until(condition, program, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if program.poll() is not None:
+            raise Failure(f"{program.name} ended before: {what}")
+        if time.monotonic() > deadline:
+            raise Failure(f"after {PATIENCE_S} s still not: {what}")
+        time.sleep(LOOK_S)
+
+
+CASES = {"teams": teams, "pause": pause}
 
 
 def main():

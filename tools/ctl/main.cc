@@ -21,6 +21,7 @@ this user's simulated ones.
 Examples:
   plexrl-ctl status
   plexrl-ctl memory ppo --json
+  plexrl-ctl priority ppo 80
 
 Environment: PLEXRL_SOCKET (the manager's job socket; admin.sock lies beside it), PLEXRL_SIMGPU.
 Exit status: 0 done, 1 failed, 2 wrong usage.
@@ -32,6 +33,8 @@ struct Verb {
   std::string (*show)(const Json&);
   const char* filtered;  ///< the array that JOB selects from, by `filter_key`; null: takes no JOB
   const char* filter_key;
+  bool needs_job = false;       ///< JOB is what the manager is asked about, or told to change
+  bool needs_priority = false;  ///< and a number follows
 };
 
 constexpr Verb kVerbs[] = {
@@ -42,6 +45,15 @@ constexpr Verb kVerbs[] = {
      "memory", "job"},
     {"limits", "every team of the settings file: its weight, members and limits", show_limits,
      nullptr, nullptr},
+    {"explain", "what was decided last about a job, why, and on which figures", show_explain,
+     nullptr, nullptr, true},
+    {"pause", "a job gives its GPUs back at the next cut and gets none until resumed", show_changed,
+     nullptr, nullptr, true},
+    {"resume", "a paused job takes part again", show_changed, nullptr, nullptr, true},
+    {"priority", "a job's priority from now on", show_changed, nullptr, nullptr, true, true},
+    {"drain", "no new job is admitted; those that run go on until they end", show_done, nullptr,
+     nullptr},
+    {"undrain", "new jobs are admitted again", show_done, nullptr, nullptr},
     {"reload", "the manager reads its settings file again; a bad file changes nothing", show_done,
      nullptr, nullptr},
 };
@@ -50,6 +62,7 @@ struct CommandLine {
   bool json = false;
   std::optional<std::string> job;
   std::string simgpu;
+  int priority = 0;
 };
 
 int complain(int status, const std::string& what) {
@@ -68,6 +81,12 @@ void declare(CLI::App& app, CommandLine& line) {
   for (const Verb& verb : kVerbs) {
     CLI::App* command = app.add_subcommand(verb.name, verb.help);
     if (verb.filtered) command->add_option("JOB", line.job, "only this job (default: all)");
+    if (verb.needs_job) command->add_option("JOB", line.job, "which job")->required();
+    if (verb.needs_priority) {
+      command->add_option("N", line.priority, "0 (last) to 100 (first)")
+          ->required()
+          ->check(CLI::Range(0, 100));
+    }
   }
 }
 
@@ -121,6 +140,19 @@ absl::StatusOr<std::optional<std::string>> simulated_gpu(const cli::Env& env,
   return absl::InvalidArgumentError((is_flag ? "--simgpu: " : "PLEXRL_SIMGPU: ") + problem);
 }
 
+absl::StatusOr<Json> request_of(const std::vector<std::string>& sockets, const Verb& verb,
+                                const CommandLine& line) {
+  Json request = {{"verb", verb.name}};
+  if (!verb.needs_job) return request;
+  const auto jobs = ask(sockets, {{"verb", "jobs"}});
+  if (!jobs.ok()) return jobs.status();
+  const auto id = find_job(array_of(*jobs, "jobs"), *line.job);
+  if (!id.ok()) return id.status();
+  request["job"] = *id;
+  if (verb.needs_priority) request["priority"] = line.priority;
+  return request;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Asks a node manager what it is doing, and tells it what to do.", "plexrl-ctl");
   CommandLine line;
@@ -144,9 +176,11 @@ int run(int argc, char** argv) {
 
   const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
   const auto sockets = admin_sockets(env, *simgpu);
-  auto answer = ask(sockets, {{"verb", verb.name}});
+  const auto request = request_of(sockets, verb, line);
+  if (!request.ok()) return complain(cli::kFailed, std::string(request.status().message()));
+  auto answer = ask(sockets, *request);
   if (!answer.ok()) return complain(cli::kFailed, std::string(answer.status().message()));
-  if (line.job) {
+  if (line.job && verb.filtered) {
     const auto status = select_job(sockets, verb, *line.job, *answer);
     if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
   }

@@ -30,6 +30,4 @@ std::string show_limits(const Json& answer) {
                                           : teams_table(teams));
 }
 
-std::string show_done(const Json&) { return "done\n"; }
-
 }  // namespace plexrl::ctl

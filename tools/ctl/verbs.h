@@ -12,8 +12,10 @@ std::string show_jobs(const Json& answer);
 std::string show_gpus(const Json& answer);
 std::string show_memory(const Json& answer);
 std::string show_limits(const Json& answer);
-/// For verbs that only change something.
+std::string show_explain(const Json& answer);
+/// For verbs that only change something: "done", or the job as it is now.
 std::string show_done(const Json& answer);
+std::string show_changed(const Json& answer);
 
 /// The tables alone, which `status` shows too.
 std::string jobs_table(const Json& jobs);

@@ -34,6 +34,11 @@ class ManagerTest : public FakeNode {
     ASSERT_EQ(packet->type, Type::kWithdraw);
     ASSERT_TRUE(packet->read(withdraw));
   }
+  /// Says it on the administration socket's terms, with the rights of who may.
+  nlohmann::json tell(const nlohmann::json& request) {
+    const auto answer = manager_->answer_admin(request.dump());
+    return nlohmann::json::parse(answer);
+  }
   nlohmann::json admin(const std::string& verb) {
     return nlohmann::json::parse(admin_answer({manager_->node(), manager_->leases(), socket(), {}},
                                               cat("{\"verb\":\"", verb, "\"}")));

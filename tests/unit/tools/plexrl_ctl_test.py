@@ -29,7 +29,11 @@ ANSWERS = {"status": {**HEAD, "manager": {"pid": 41, "generation": 3, "socket": 
                       "started_mono_ns": 7, "uptime_s": 1.5, "grants": 17, "journal_ok": False, "trace_lost_records": 0,
                       "host_budget_bytes": 4 << 30, "host_promised_bytes": 2 << 30, "host_used_bytes": 1 << 20,
                       "new_figure_bytes": 3072}, "gpus": [{"index": 0, "holder": "11" * 16, "queue": ["22" * 16, "33" * 16]}]}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
-           "memory": {**HEAD, "memory": MEMORY}}
+           "memory": {**HEAD, "memory": MEMORY},
+           "explain": {**HEAD, "explain": {"id": "aa11", "name": "ppo", "text": "", "gangs": [
+               {"id": "3", "state": "waiting", "gpus": [0], "text": "it waits for 'eval': quantum over",
+                "decision": {"kind": "wait", "reason": "quantum over", "figures": {"switch_cost_ns": 4e7, "other_gang": 2}},
+                "now": {"figures": {"load_bytes": 1 << 20, "response_ratio": 1.5}}}]}}}
 
 
 class Case(unittest.TestCase):
@@ -101,6 +105,20 @@ class Ctl(Case):
     def test_the_managers_complaint_is_passed_on(self):
         self.serve()
         self.assertEqual(self.call(CTL, "gpus", "--json"), (1, "", "plexrl-ctl: GPUs are asleep\n"))
+
+    def test_explain_tells_decisions_with_their_figures(self):
+        self.serve()
+        status, out, err = self.call(CTL, "explain", "ppo")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("gang 3 on GPU 0, waiting: it waits for 'eval': quantum over\n", out)
+        self.assertIn("switch cost: 40.0 ms\n", out)
+        self.assertIn("load: 1 MiB\n", out)
+        self.assertIn("response ratio: 1.5\n", out)
+        self.assertNotIn("other gang", out)
+        status, out, _ = self.call(CTL, "explain", "ppo", "--json")
+        self.assertEqual(json.loads(out), ANSWERS["explain"])
+        for arguments in (["explain"], ["priority", "ppo"], ["priority", "ppo", "101"], ["pause"]):
+            self.assertEqual(self.call(CTL, *arguments)[0], 2, arguments)
 
     def test_no_manager_is_said_with_the_places_tried(self):
         status, out, err = self.call(CTL, "status")
