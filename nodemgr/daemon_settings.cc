@@ -40,7 +40,7 @@ const std::vector<settings::Row>& rows() {
        "wait",
        "reserved for the detection of hangs",
        true,
-       {"wait"}},
+       {"wait", "warn", "kill"}},
       {"policy.join_wait", Kind::kDuration, "1s", "reserved for collectives across gangs"},
       {"policy.drain_budget", Kind::kDuration, "250ms",
        "an attempt to withdraw ends after so long without progress"},
