@@ -16,7 +16,8 @@ constexpr std::uint64_t kMiB = 1ull << 20;
 
 class NvmlTest : public MachineTest {
  protected:
-  NvmlTest() : library_(dlopen(PLEXRL_SIMGPU_DIR "/libnvidia-ml.so.1", RTLD_NOW)) {
+  // It stays until the process ends, so that a leak can be told from what it keeps.
+  NvmlTest() : library_(dlopen(PLEXRL_SIMGPU_DIR "/libnvidia-ml.so.1", RTLD_NOW | RTLD_NODELETE)) {
     EXPECT_NE(library_, nullptr) << dlerror();
     spec_.gpus = 2;
     setenv("PLEXRL_SIMGPU", ("name=" + name_ + ",gpus=2,memory=64MiB,free_delay=0,vmm=0").c_str(),

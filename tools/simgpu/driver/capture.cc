@@ -22,8 +22,15 @@ std::set<Capture*>& running() {
 std::atomic<std::size_t> running_count{0};
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
+/// Events that were recorded in one still name it.
+std::vector<std::unique_ptr<Capture>>& ended() {
+  static auto* const instance = new std::vector<std::unique_ptr<Capture>>;
+  return *instance;
+}
+
 void stop_running(Capture* capture) {
   running().erase(capture);
+  ended().emplace_back(capture);
   running_count.store(running().size(), std::memory_order_release);
 }
 

@@ -16,7 +16,7 @@ std::uint64_t frames_bytes(std::uint64_t bytes) {
 
 /// The machine's allocation of each frame that small blocks share, by the frame's address.
 std::mutex small_frames_mutex;
-std::map<std::uint64_t, std::uint32_t> small_frames;
+auto& small_frames = *new std::map<std::uint64_t, std::uint32_t>;
 
 }  // namespace
 

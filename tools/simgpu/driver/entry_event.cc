@@ -24,7 +24,7 @@ struct EventHandle {
 static_assert(sizeof(EventHandle) == sizeof(CUipcEventHandle));
 
 std::mutex events_mutex;
-std::set<Event*> events;
+auto& events = *new std::set<Event*>;
 
 /// An event with CU_EVENT_INTERPROCESS: what is waited for and asked is its shared part. `recorded`
 /// stands for this process's own records only.

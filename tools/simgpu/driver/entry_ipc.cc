@@ -34,7 +34,7 @@ struct Opened {
 };
 
 std::mutex opened_mutex;
-std::map<std::uint64_t, Opened> opened;  // by address
+auto& opened = *new std::map<std::uint64_t, Opened>;  // by address
 
 /// One more use of a handle that this context has open already.
 bool use_again(const Context* context, const MemHandle& handle, std::uint64_t* address) {

@@ -14,7 +14,8 @@ namespace plexrl::simgpu {
 namespace {
 
 std::mutex synchronous_mutex;
-std::set<std::uint64_t> synchronous;  ///< ids of ranges whose SYNC_MEMOPS is set
+// ids of ranges whose SYNC_MEMOPS is set
+auto& synchronous = *new std::set<std::uint64_t>;
 
 int ordinal_of(int device) {
   const auto& visible = driver()->visible;

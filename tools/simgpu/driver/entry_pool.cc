@@ -15,8 +15,8 @@ namespace {
 
 /// Guards the sets below. A pool that was destroyed while memory of it lives is in `leaving` only.
 std::mutex pools_mutex;
-std::set<MemoryPool*> pools;
-std::set<MemoryPool*> leaving;
+auto& pools = *new std::set<MemoryPool*>;
+auto& leaving = *new std::set<MemoryPool*>;
 MemoryPool* default_pools[kMaxDevices];
 MemoryPool* current_pools[kMaxDevices];  ///< nullptr: the default one
 

@@ -18,6 +18,7 @@ struct Registry {
   std::unordered_set<const void*> modules;
   std::unordered_set<const void*> libraries;
   std::unordered_map<const ptx::Kernel*, Function*> functions;
+  std::vector<std::unique_ptr<Function>> unloaded;  ///< what still has their handle gets an error
 };
 
 Registry& registry() {
@@ -127,6 +128,7 @@ void unload_module(Module* module) {
       registry().functions.erase(function->kernel);
       function->image.reset();
       function->module = nullptr;
+      registry().unloaded.emplace_back(function);
     }
     last = std::move(module->image);
   }

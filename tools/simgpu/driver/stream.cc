@@ -31,7 +31,7 @@ std::thread start_quiet_thread(const char* name, Function function) {
 }
 
 std::mutex living_mutex;
-std::set<const Stream*> living;
+auto& living = *new std::set<const Stream*>;
 
 }  // namespace
 
