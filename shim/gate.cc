@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "interpose/no_cancel.h"
 #include "shim/activity.h"
 #include "shim/futex.h"
 
@@ -42,6 +43,7 @@ void Gate::enter_first(CUstream stream) noexcept {
 
 void Gate::enter_slow(ThreadSlot* slot, std::uint32_t depth) noexcept {
   if (depth != 0) return;
+  const interpose::NoCancel whole;
   while (true) {
     const std::uint32_t word = word_.load(std::memory_order_acquire);
     if (word == kOpen) return;
