@@ -14,6 +14,8 @@ namespace plexrl::nodemgr {
 struct ProcessIdentity {
   pid_t pid = 0;
   std::uint64_t start_time_ticks = 0;  ///< field 22 of /proc/PID/stat, proc(5)
+
+  friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
 };
 
 /// Empty when there is no such process. `proc` is "/proc", or a test's copy of it.

@@ -66,6 +66,7 @@ void Sessions::hello(Client& client, const Packet& packet) {
     return refuse(refusal->code, refusal->why);
   }
   bool again = (hello.flags & wire::kHelloResume) != 0;
+  if (!again) end_replaced({client.pid, hello.start_time_ticks});
   Session* session = again ? admit_again(client, hello, *job) : admit_new(client, hello, *job);
   if (session == nullptr) {
     return refuse(wire::kErrorInternal, "the process can't be followed: is /proc mounted?");
@@ -74,6 +75,16 @@ void Sessions::hello(Client& client, const Packet& packet) {
   session->client = &client;
   welcome(client, *session, packet.request);
   leases_.thaw();
+}
+
+/// A process that was here comes back with kHelloResume. One that begins anew has become another
+/// program by exec, which keeps pid and start; what it was is gone.
+void Sessions::end_replaced(const ProcessIdentity& process) {
+  std::vector<SessionKey> replaced;
+  for (const auto& [id, session] : node_.sessions) {
+    if (session->process == process) replaced.push_back(id);
+  }
+  for (const SessionKey id : replaced) ended(id);
 }
 
 Session* Sessions::admit_new(Client& client, const wire::Hello& hello, Job& job) {

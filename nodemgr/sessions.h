@@ -37,6 +37,7 @@ class Sessions {
 
  private:
   void welcome(Client& client, Session& session, std::uint64_t request);
+  void end_replaced(const ProcessIdentity& process);
   Session* admit_new(Client& client, const wire::Hello& hello, Job& job);
   Session* admit_again(Client& client, const wire::Hello& hello, Job& job);
   bool make_pages(Session& session);

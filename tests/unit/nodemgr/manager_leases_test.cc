@@ -118,6 +118,24 @@ TEST_F(ManagerTest, TheDeathOfAHolderPassesItsGpuOn) {
   EXPECT_EQ(packet->type, Type::kGrant);
 }
 
+TEST_F(ManagerTest, AHolderThatBecomesAnotherProgramByExecGivesBackWhatItHad) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 60 * kMiB);
+  FakeProcess b = join_with(job_b, {0}, 0);
+  run(a);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  EXPECT_FALSE(b.peer.next());
+  // exec closes the connection; the next program is the same process and knows no session.
+  a.peer.connect_again(socket());
+  a.peer.send(Type::kHello, hello_for(job_a.admitted, a.peer));
+  pump();
+  EXPECT_NE(a.peer.expect<wire::Welcome>(Type::kWelcome).session, a.welcome.session);
+  b.peer.expect<wire::Grant>(Type::kGrant);
+  EXPECT_FALSE(manager_->node().sessions.contains(a.welcome.session));
+}
+
 TEST_F(ManagerTest, AnExclusiveGangIsNotWithdrawn) {
   FakeJob job_a = admit(100 * kMiB, "a");
   FakeJob job_b = admit(100 * kMiB, "b");

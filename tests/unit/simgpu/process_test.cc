@@ -169,6 +169,12 @@ TEST_F(ProcessTest, AnExitGivesEverythingBack) {
   EXPECT_EQ(before, free_bytes());
 }
 
+TEST_F(ProcessTest, AnExecGivesBackWhatTheProgramBeforeItHad) {
+  const std::size_t before = free_bytes();
+  EXPECT_EQ(0, run("lives " + std::to_string(before / 2) + " 3"));
+  EXPECT_EQ(before, free_bytes());
+}
+
 TEST_F(ProcessTest, AnInjectedFailureMeetsItsCall) {
   const std::string spec = getenv("PLEXRL_SIMGPU");
   const std::string prefix = "PLEXRL_SIMGPU=" + spec + ",fail=cuMemAlloc@1:2 ";

@@ -144,7 +144,8 @@ bool Machine::join(std::string* error) {
                " processes already";
       return false;
     }
-    state_->processes[slot_] = {getpid(), ++state_->next_incarnation, start_ticks(getpid()), 0};
+    state_->processes[slot_] = {getpid(), ++state_->next_incarnation, start_ticks(getpid()),
+                                program_tag(), 0};
     return true;
   }
 }
@@ -232,11 +233,13 @@ void Machine::reap() {
   for (int slot = 0; slot < kMaxProcesses; ++slot) {
     ProcessSlot& process = state_->processes[slot];
     if (process.pid == 0 || slot == slot_) continue;
+    // Of the program that this process was before its exec: the driver's descriptors were closed.
+    const bool was_this = process.pid == getpid() && process.program_tag != program_tag();
     if (process.found_dead_ns == 0) {
-      if (start_ticks(process.pid) == process.start_ticks) continue;
+      if (!was_this && start_ticks(process.pid) == process.start_ticks) continue;
       process.found_dead_ns = now_ns();
     }
-    if (now_ns() < process.found_dead_ns + spec_.free_delay_ns) continue;
+    if (!was_this && now_ns() < process.found_dead_ns + spec_.free_delay_ns) continue;
     for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot);
     process = {};
   }
