@@ -5,20 +5,31 @@ Passes if both outputs are the same bytes, and the same when alone its work begi
 nothing ran on the GPU outside its gang's lease (lease_check.py). Exit 0 passed, 1 failed, 77 skipped.
 """
 import argparse
+import ctypes.util
 import sys
 
 import lease_check
-from sandbox import Failure, Sandbox
+from sandbox import SKIPPED, Failure, Sandbox
 
 MIB = 1 << 20
 STAGGER, STAGGER_SEEDS = "5ms", (1, 2, 3)
 SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us,ctx=4MiB"  # fast, so that the test is about what happens and not about waiting
 
 
+def command(sandbox, options):
+    """The program, with one more preload before or behind those that it gets."""
+    program = sandbox.build / "tests/integration/programs" / options.program
+    if options.preload is None:
+        return [program]
+    position, library = options.preload.split(":")
+    order = '$0${LD_PRELOAD:+:$LD_PRELOAD}' if position == "first" else '${LD_PRELOAD:+$LD_PRELOAD:}$0'
+    return ["/bin/sh", "-c", f'LD_PRELOAD="{order}" exec "$1"', ctypes.util.find_library(library), program]
+
+
 def run(sandbox, program, options):
     programs = sandbox.build / "tests/integration/programs"
     memory = {"PLEXRL_TEST_BALLAST": options.ballast * MIB, "PLEXRL_TEST_ANTAGONIST": options.antagonist * MIB}
-    alone = sandbox.wait(sandbox.alone([programs / program], "alone", **memory))
+    alone = sandbox.wait(sandbox.alone(command(sandbox, options), "alone", **memory))
     if not alone:
         raise Failure(f"{program} printed nothing")
     check_order(sandbox, program, alone, memory)
@@ -27,7 +38,7 @@ def run(sandbox, program, options):
     memory["PLEXRL_TEST_PEER"] = sandbox.peer_file
     # A preload that is put to the test (--prefix) is the program's only: its neighbour keeps to its leases.
     antagonist = sandbox.shared([programs / "antagonist"], "antagonist", prefix=sandbox.build, **memory)
-    shared = sandbox.wait_beside(sandbox.shared([programs / program], "program", **memory), antagonist)
+    shared = sandbox.wait_beside(sandbox.shared(command(sandbox, options), "program", **memory), antagonist)
     sandbox.stop_antagonist()
     sandbox.wait(antagonist)
     sandbox.stop_manager()
@@ -78,7 +89,11 @@ def main():
     parser.add_argument("--antagonist", type=int, default=48, help="MiB that the antagonist rewrites")
     parser.add_argument("--evictions", type=int, help="at least as many evictions and restores must be seen; else one for each pause")
     parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--preload", metavar="first|behind:NAME", help="another library to preload, as find_library(NAME) has it")
     options = parser.parse_args()
+    if options.preload and ctypes.util.find_library(options.preload.split(":")[1]) is None:
+        print(f"skipped: there is no lib{options.preload.split(':')[1]}: tools/dev test compat installs it")
+        return SKIPPED
     with Sandbox(options.build, options.prefix, options.memory, options.gpus, SPEC) as sandbox:
         try:
             pauses = run(sandbox, options.program, options)
