@@ -62,7 +62,8 @@ class Server:
 
 class Run:
     def __init__(self, sandbox, options):
-        self.sandbox, self.python = sandbox, environments.python(options.environment)
+        self.sandbox = sandbox
+        self.python = pathlib.Path(sys.executable) if options.environment == "none" else environments.python(options.environment)
         self.jobs = {f"seed{seed}": (seed, job) for seed, job in enumerate(options.jobs, start=1)}
         self.variables = dict(variable.split("=", 1) for variable in options.env)
         compiler = sorted(self.python.parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so*"))
@@ -119,7 +120,7 @@ def check(sandbox, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("environment", help="the NAME of a requirements-NAME.txt")
+    parser.add_argument("environment", help="the NAME of a requirements-NAME.txt; none: this Python")
     parser.add_argument("jobs", nargs="+", metavar="JOB", help="programs in tests/compat/jobs; the first gets JOB_SEED=1, the next 2")
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--memory", default="96MiB", help="of the simulated GPU (default: %(default)s)")
