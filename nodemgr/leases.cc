@@ -284,6 +284,7 @@ void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
   LeaseGang* gang = gang_of(session);
   if (gang == nullptr || loaded.epoch != session.granted) return;
   paging_.loaded(session, loaded, gang->gpus, boot_now());
+  wire::Paged more = std::exchange(session.paged[1], {});
   if (session.loaded) return;
   session.loaded = true;
   count_loaded(session, loaded);
@@ -292,7 +293,7 @@ void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
     memory.host = 0;
     memory_event(*gang, gpu);
   }
-  switches_.loaded(gang->gpus, loaded);
+  switches_.loaded(gang->gpus, loaded, more);
   gang->loaded_bytes += static_cast<std::int64_t>(std::min(loaded.moved_bytes, 1ul << 50));
   if (gang->loading) {
     check_loaded(*gang);
@@ -356,10 +357,12 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
   std::uint64_t before = memory->second.resident;
   memory->second.resident =
       untold ? before - std::min(before, evicted.freed_bytes) : evicted.resident_bytes;
-  memory->second.host += std::min(evicted.moved_bytes, before);  // until its next report
+  std::uint64_t in_host = evicted.moved_bytes + session.paged[0].unchanged_bytes;
+  memory->second.host += std::min(in_host, before);  // until its next report
   memory_event(*gang, gpu);
   auto now = boot_now();
   paging_.evicted(session, evicted, now);
+  session.paged[0] = {};
   node_.usage.moved_out(gpu, evicted.moved_bytes, not_after(now, evicted.start_ns),
                         not_after(now, evicted.end_ns));
   auto eviction = gang->evictions.find(gpu);

@@ -101,6 +101,8 @@ struct Session {
   bool busy = false;
   std::chrono::nanoseconds edge{0};
 
+  wire::Paged paged[2]{};  ///< said before the kEvicted [0] or kLoaded [1] that is to come
+
   // After a restart of the manager.
   bool awaited = false;  ///< the journal names it and it has not answered
   std::uint32_t resume_left = 0;

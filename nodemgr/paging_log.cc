@@ -31,6 +31,13 @@ void take_times(TracePaging& record, std::uint64_t start_ns, std::uint64_t end_n
   record.end_ns = std::clamp(end_ns, record.start_ns, ns(now));
 }
 
+void take_more(TracePaging& record, const wire::Paged& more) {
+  record.repeated_bytes = more.repeated_bytes;
+  record.unchanged_bytes = more.unchanged_bytes;
+  record.hash_ns = more.hash_ns;
+  record.link_ns = more.link_ns;
+}
+
 }  // namespace
 
 void PagingLog::evicting(const Session& session, int gpu, wire::Epoch last_lease,
@@ -52,8 +59,9 @@ void PagingLog::evicted(const Session& session, const wire::Evicted& evicted, In
   record.outcome = evicted.failed != 0 ? "failed" : "done";
   record.out_bytes = evicted.moved_bytes;
   record.untouched_bytes = evicted.untouched_bytes;
+  take_more(record, session.paged[0]);
   trace_.add(record);
-  switches_.evicted(answered.for_switch, evicted, now);
+  switches_.evicted(answered.for_switch, evicted, session.paged[0], now);
 }
 
 void PagingLog::loading(const Session& session, std::uint64_t gpus, wire::Epoch epoch,
@@ -76,6 +84,7 @@ void PagingLog::loaded(const Session& session, const wire::Loaded& loaded, std::
   record.outcome = "done";
   record.in_bytes = loaded.moved_bytes;
   record.untouched_bytes = loaded.zero_bytes;
+  take_more(record, session.paged[1]);
   trace_.add(record);
 }
 
@@ -96,7 +105,7 @@ void PagingLog::end_all(const Session& session, const char* outcome, Instant end
     unanswered.record.end_ns = ns(end);
     unanswered.record.outcome = outcome;
     trace_.add(unanswered.record);
-    switches_.evicted(unanswered.for_switch, wire::Evicted{}, now);
+    switches_.evicted(unanswered.for_switch, wire::Evicted{}, wire::Paged{}, now);
   }
   evictions_.erase(session.id);
 }

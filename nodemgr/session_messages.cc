@@ -53,6 +53,8 @@ void Sessions::message(Client& client, const Packet& packet) {
     case wire::Type::kExiting:
       leases_.on_exiting(session);
       return;
+    case wire::Type::kPaged:
+      return paged(session, packet);
     case wire::Type::kWantLease:
     case wire::Type::kLoaded:
     case wire::Type::kDrained:
@@ -212,6 +214,16 @@ void Sessions::resumed(Session& session) {
   session.awaited = false;
   node_.publish(*session.job);
   leases_.resumed(session);
+}
+
+void Sessions::paged(Session& session, const Packet& packet) {
+  wire::Paged body{};
+  bool good = packet.read(body) && body.is_load <= 1;
+  for (std::uint64_t bytes : {body.repeated_bytes, body.unchanged_bytes, body.shared_bytes}) {
+    good = good && bytes <= kMaxBytes;
+  }
+  if (!good) return malformed(session, packet, "kPaged: wrong size or figure");
+  session.paged[body.is_load] = body;
 }
 
 void Sessions::lease_message(Session& session, const Packet& packet) {

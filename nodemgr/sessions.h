@@ -53,6 +53,7 @@ class Sessions {
   void slab_return(Session& session, const Packet& packet);
   void resume_state(Session& session, const Packet& packet);
   void resumed(Session& session);
+  void paged(Session& session, const Packet& packet);
   void lease_message(Session& session, const Packet& packet);
   void attach(Session& session, int gpu, std::uint64_t overhead);
 

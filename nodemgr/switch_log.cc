@@ -60,12 +60,18 @@ void SwitchLog::asked_to_leave(std::uint64_t for_switch) {
   if (Change* change = find(for_switch)) ++change->leaving;
 }
 
-void SwitchLog::evicted(std::uint64_t for_switch, const wire::Evicted& evicted, Instant now) {
+void SwitchLog::evicted(std::uint64_t for_switch, const wire::Evicted& evicted,
+                        const wire::Paged& more, Instant now) {
   Change* change = find(for_switch);
   if (change == nullptr) return;
   TraceSwitch& record = change->record;
   record.out_bytes += evicted.moved_bytes;
   record.untouched_bytes += evicted.untouched_bytes;
+  record.repeated_bytes += more.repeated_bytes;
+  record.unchanged_bytes += more.unchanged_bytes;
+  record.shared_bytes += more.shared_bytes;
+  record.evict_hash_ns += more.hash_ns;
+  record.link_ns += more.link_ns;
   record.evict_ns = ns(now - change->evict_since);
   record.evict_copy_ns += evicted.copy_ns;
   record.evict_unmap_ns += evicted.unmap_ns;
@@ -87,7 +93,7 @@ void SwitchLog::granted(const Who& newcomer, const policy::Decision& decision, I
   });
 }
 
-void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded) {
+void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded, const wire::Paged& more) {
   // A process loads all its GPUs in one go and reports sums: they are told of the first GPU, so
   // that totals over GPUs stay right.
   bool first = true;
@@ -96,6 +102,7 @@ void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded) {
     first = false;
     TraceSwitch& record = gpu.change.record;
     record.in_bytes += loaded.moved_bytes;
+    record.link_ns += more.link_ns;
     record.load_create_ns += loaded.create_ns;
     record.load_map_ns += loaded.map_ns;
     record.load_copy_ns += loaded.copy_ns;

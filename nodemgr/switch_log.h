@@ -35,9 +35,10 @@ class SwitchLog {
   std::uint64_t evicting(int gpu, std::int64_t bytes, Instant now);
   /// A process was asked to leave; `evicted` follows once for each, zeros if it will not answer.
   void asked_to_leave(std::uint64_t for_switch);
-  void evicted(std::uint64_t for_switch, const wire::Evicted& evicted, Instant now);
+  void evicted(std::uint64_t for_switch, const wire::Evicted& evicted, const wire::Paged& more,
+               Instant now);
   void granted(const Who& newcomer, const policy::Decision& decision, Instant now);
-  void loaded(std::uint64_t gpus, const wire::Loaded& loaded);
+  void loaded(std::uint64_t gpus, const wire::Loaded& loaded, const wire::Paged& more);
   /// The newcomer runs on these GPUs: writes a record for each whose holder changed.
   void running(const Who& newcomer, std::uint64_t gpus, Instant now);
 

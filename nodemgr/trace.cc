@@ -138,16 +138,25 @@ void TraceWriter::add(const TraceSwitch& r) {
   out.set_out_bytes(r.out_bytes);
   out.set_in_bytes(r.in_bytes);
   out.set_untouched_bytes(r.untouched_bytes);
+  out.set_repeated_bytes(r.repeated_bytes);
+  out.set_unchanged_bytes(r.unchanged_bytes);
+  out.set_shared_bytes(r.shared_bytes);
   out.set_decided_at_ns(r.decided_at_ns);
   out.set_drain_ns(r.drain_ns);
   out.set_evict_ns(r.evict_ns);
   out.set_evict_copy_ns(r.evict_copy_ns);
+  out.set_evict_hash_ns(r.evict_hash_ns);
   out.set_evict_unmap_ns(r.evict_unmap_ns);
   out.set_load_ns(r.load_ns);
   out.set_load_create_ns(r.load_create_ns);
   out.set_load_map_ns(r.load_map_ns);
   out.set_load_copy_ns(r.load_copy_ns);
   out.set_load_blocked_ns(r.load_blocked_ns);
+  const std::uint64_t moving_ns = r.evict_ns + r.load_ns;
+  if (r.link_ns != 0 && moving_ns != 0) {
+    const double share = static_cast<double>(r.link_ns) / static_cast<double>(moving_ns);
+    out.set_link_ratio(std::min(share, 1.0));
+  }
 }
 
 void TraceWriter::add(const TracePaging& r) {
@@ -167,6 +176,10 @@ void TraceWriter::add(const TracePaging& r) {
   out.set_out_bytes(r.out_bytes);
   out.set_in_bytes(r.in_bytes);
   out.set_untouched_bytes(r.untouched_bytes);
+  out.set_repeated_bytes(r.repeated_bytes);
+  out.set_unchanged_bytes(r.unchanged_bytes);
+  out.set_hash_ns(r.hash_ns);
+  out.set_link_ns(r.link_ns);
 }
 
 void TraceWriter::add(const TraceGap& r) {

@@ -54,11 +54,13 @@ struct TraceSwitch {
   std::string out_job, in_job;
   std::uint64_t out_gang = 0, in_gang = 0;
   std::string reason;
-  std::uint64_t needed_bytes = 0, out_bytes = 0, in_bytes = 0, untouched_bytes = 0;
+  std::uint64_t needed_bytes = 0, out_bytes = 0, in_bytes = 0;
+  std::uint64_t untouched_bytes = 0, repeated_bytes = 0, unchanged_bytes = 0, shared_bytes = 0;
   std::uint64_t decided_at_ns = 0, drain_ns = 0;
-  std::uint64_t evict_ns = 0, evict_copy_ns = 0, evict_unmap_ns = 0;
+  std::uint64_t evict_ns = 0, evict_copy_ns = 0, evict_hash_ns = 0, evict_unmap_ns = 0;
   std::uint64_t load_ns = 0, load_create_ns = 0, load_map_ns = 0, load_copy_ns = 0;
   std::uint64_t load_blocked_ns = 0;
+  std::uint64_t link_ns = 0;  ///< that the copies take at the best rate that their processes saw
 };
 
 /// One process moved memory; what the times mean is told in trace.proto.
@@ -72,7 +74,9 @@ struct TracePaging {
   wire::Epoch epoch{};
   std::string outcome;
   std::uint64_t asked_ns = 0, start_ns = 0, end_ns = 0;
-  std::uint64_t out_bytes = 0, in_bytes = 0, untouched_bytes = 0;
+  std::uint64_t out_bytes = 0, in_bytes = 0;
+  std::uint64_t untouched_bytes = 0, repeated_bytes = 0, unchanged_bytes = 0;
+  std::uint64_t hash_ns = 0, link_ns = 0;
 };
 
 struct TraceGap {

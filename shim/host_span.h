@@ -12,6 +12,7 @@ struct HostSpan {
   HostSlab* slab = nullptr;
   std::byte* address = nullptr;
   std::size_t bytes = 0;
+  bool is_read_only = false;  ///< in this process (HostStore::make_read_only)
   explicit operator bool() const noexcept { return address != nullptr; }
 };
 

@@ -25,6 +25,13 @@ std::byte* map_slab(const SlabSource::Slab& slab) noexcept {
   return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
 }
 
+bool protect(const HostSpan& span, int protection) noexcept {
+  const int saved_errno = errno;
+  const bool done = ::mprotect(span.address, span.bytes, protection) == 0;
+  errno = saved_errno;
+  return done;
+}
+
 }  // namespace
 
 std::optional<HostSpan> HostStore::take(std::size_t bytes, CUcontext current) {
@@ -143,8 +150,20 @@ void HostStore::ensure_registered(const HostSpan& span, CUcontext current) {
   }
 }
 
-void HostStore::put(const HostSpan& span) {
-  if (!span) return;
+bool HostStore::make_read_only(HostSpan* span) noexcept {
+  if (!span->is_read_only) span->is_read_only = protect(*span, PROT_READ);
+  return span->is_read_only;
+}
+
+bool HostStore::make_writable(HostSpan* span) noexcept {
+  if (span->is_read_only) span->is_read_only = !protect(*span, PROT_READ | PROT_WRITE);
+  return !span->is_read_only;
+}
+
+void HostStore::put(const HostSpan& taken) {
+  if (!taken) return;
+  HostSpan span = taken;
+  if (!make_writable(&span)) return;  // a little memory is lost to this process, no bytes are
   const std::lock_guard lock(mutex_);
   span.slab->free_space.put(static_cast<std::uint64_t>(span.address - span.slab->address),
                             span.bytes);

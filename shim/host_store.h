@@ -62,7 +62,15 @@ class HostStore {
 
   /// Space for `bytes`, registered in the current context where possible. None: no host memory.
   std::optional<HostSpan> take(std::size_t bytes, CUcontext current);
+  /// The same from slabs that are there.
+  std::optional<HostSpan> take_free(std::size_t bytes);
   void put(const HostSpan& span);
+
+  /// What the span holds can't be changed by accident from now on: a stray write of the job faults.
+  /// False: the kernel refused (it keeps only so many pieces of address space apart).
+  bool make_read_only(HostSpan* span) noexcept;
+  /// Before it is copied into. False: the kernel refused, and the span can't be used.
+  bool make_writable(HostSpan* span) noexcept;
 
   /// Gets one more slab, registered in one of `contexts`, if all of them together have less than
   /// `bytes`. False: they have enough, or there is no host memory.
@@ -83,7 +91,6 @@ class HostStore {
   std::size_t used_bytes() const;  ///< of them taken
 
  private:
-  std::optional<HostSpan> take_free(std::size_t bytes);
   bool add_slab(std::size_t bytes, CUcontext current);
   std::unique_ptr<HostSlab> map(const SlabSource::Slab& received, std::size_t least_bytes);
   void register_slab(HostSlab& slab, CUcontext current);

@@ -112,6 +112,12 @@ void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
                        (state_ == State::kNone || state_ == State::kDrained);
   if (device && at_rest) {
     const Pager::EvictFigures figures = parts_.pager.evict(*device, evict.bytes);
+    wire::Paged more{};
+    more.repeated_bytes = figures.repeated_bytes;
+    more.unchanged_bytes = figures.unchanged_bytes;
+    more.hash_ns = figures.hash_ns;
+    more.link_ns = figures.link_ns;
+    parts_.client.connection().send(wire::Type::kPaged, more);
     answer.failed = figures.failed ? 1 : 0;
     answer.freed_bytes = figures.freed_bytes;
     answer.moved_bytes = figures.moved_bytes;
@@ -223,7 +229,7 @@ std::uint64_t LeaseKeeper::step_loading() {
 
 void LeaseKeeper::send_loaded() {
   // A lease that was to begin at once may have found memory missing: what moved is always told.
-  if (!loaded_due_ && load_figures_.moved_bytes == 0) return;
+  if (!loaded_due_ && load_figures_.moved_bytes + load_figures_.repeated_bytes == 0) return;
   loaded_due_ = false;
   loaded_.end_ns = boottime_ns();
   loaded_.moved_bytes = load_figures_.moved_bytes;
@@ -231,7 +237,12 @@ void LeaseKeeper::send_loaded() {
   loaded_.create_ns = load_figures_.create_ns;
   loaded_.map_ns = load_figures_.map_ns;
   loaded_.copy_ns = load_figures_.copy_ns;
+  wire::Paged more{};
+  more.is_load = 1;
+  more.repeated_bytes = load_figures_.repeated_bytes;
+  more.link_ns = load_figures_.link_ns;
   PLEXRL_FAULT_POINT("load.before_loaded");
+  parts_.client.connection().send(wire::Type::kPaged, more);
   parts_.client.connection().send(wire::Type::kLoaded, loaded_);
   load_figures_ = {};
   loaded_.start_ns = loaded_.end_ns;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "interpose/driver.h"
+#include "shim/boottime.h"
 #include "shim/driver_scope.h"
 #include "shim/log.h"
 
@@ -55,6 +56,8 @@ bool Pager::open_lane(CUdevice device, Lane& lane) {
 }
 
 void Pager::close_lane(Lane& lane) {
+  lane.hasher.close();
+  lane.hash_pace = 0;
   for (CUevent event : lane.spare_events) driver.cuEventDestroy_v2(event);
   lane.spare_events.clear();
   for (CUstream* const stream : {&lane.out, &lane.in}) {
@@ -83,9 +86,21 @@ bool Pager::issue(Lane& lane, CUstream stream, InFlight move) {
     lane.spare_events.push_back(move.event);
     return false;
   }
+  if (lane.in_flight.empty()) lane.burst = {boottime_ns(), 0};
+  lane.burst.bytes += move.bytes;
   lane.in_flight_bytes += move.bytes;
   lane.in_flight.push_back(std::move(move));
   return true;
+}
+
+std::uint64_t Pager::end_burst(Lane& lane, Way way) {
+  if (!lane.in_flight.empty() || lane.burst.bytes == 0) return 0;
+  const auto bytes = static_cast<double>(lane.burst.bytes);
+  const double pace = static_cast<double>(boottime_ns() - lane.burst.start_ns) / bytes;
+  double& best = lane.best_pace[way];
+  if (best == 0 || pace < best) best = pace;
+  lane.burst.bytes = 0;
+  return static_cast<std::uint64_t>(best * bytes);
 }
 
 void Pager::settle(const RangeTable::Claim& claim, std::size_t index, ChunkState state) {

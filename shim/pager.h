@@ -21,8 +21,15 @@ namespace plexrl::shim {
 /// that device; the pager never creates a context. While one run of chunks is being copied the next
 /// is created and mapped (loading), or the last one unmapped (evicting), so that the link never
 /// waits for the driver. One cuMemSetAccess covers a run of neighbouring chunks; runs begin with a
-/// chunk and grow, so that the first copy is not waited for either. Chunks that were never written
-/// are backed and dropped without a copy.
+/// chunk and grow, so that the first copy is not waited for either.
+///
+/// Only what must travels. Chunks that no gate has been open for since their content was known are
+/// dropped. The others are hashed on the device while earlier ones are copied (chunk_hasher.h):
+/// what consists of one repeated word leaves no copy and is filled again, and what has the digest
+/// of the host copy that was kept when it was loaded leaves nothing new. Hash, comparison and unmap
+/// are within one call of `evict`, during which all gates are closed and everything is at rest.
+/// Copies are kept as long as the host has room, given up oldest first, and read-only in this
+/// process. Where hashing takes more than half the time of copying, it is left out.
 ///
 /// Callers: the agent calls evict and load_step, only while this process's gate is closed and
 /// drained; job threads call back_now (inside the gate, so that no drain completes meanwhile),
@@ -41,24 +48,34 @@ class Pager {
   Pager& operator=(const Pager&) = delete;
 
   enum class Progress { kDone, kMore, kNoMemory };
+  enum class Hashing { kWhereItPays, kAlways, kNever };
 
   /// Nanoseconds and bytes of a load, from its first step on.
   struct LoadFigures {
     std::uint64_t moved_bytes = 0;
-    std::uint64_t zero_bytes = 0;  ///< backed without a copy
+    std::uint64_t zero_bytes = 0;      ///< backed without a copy
+    std::uint64_t repeated_bytes = 0;  ///< filled
     std::uint64_t create_ns = 0;
     std::uint64_t map_ns = 0;   ///< cuMemMap and cuMemSetAccess
     std::uint64_t copy_ns = 0;  ///< waiting for copies
+    std::uint64_t link_ns = 0;  ///< that the bytes moved take at the best rate seen
   };
 
   struct EvictFigures {
     std::uint64_t freed_bytes = 0;
     std::uint64_t moved_bytes = 0;
     std::uint64_t untouched_bytes = 0;
+    std::uint64_t repeated_bytes = 0;
+    std::uint64_t unchanged_bytes = 0;
     std::uint64_t copy_ns = 0;
+    std::uint64_t hash_ns = 0;  ///< waiting for hashes
     std::uint64_t unmap_ns = 0;
-    bool failed = false;  ///< some chunk had to stay
+    std::uint64_t link_ns = 0;  ///< as in LoadFigures
+    bool failed = false;        ///< some chunk had to stay
   };
+
+  /// Tests; before use.
+  void set_hashing(Hashing hashing) noexcept { hashing_ = hashing; }
 
   /// Loads the next run of missing chunks of `device`; kDone when none is missing or in flight,
   /// kNoMemory with none in flight either.
@@ -124,6 +141,18 @@ class Pager {
   struct InFlight {
     RangeTable::Claim claim;
     CUevent event = nullptr;
+    std::size_t bytes = 0;                      ///< over the link
+    std::optional<std::size_t> hash;            ///< slot of the hasher: under way beside the copy
+    std::optional<ChunkHasher::Digest> digest;  ///< of what is copied
+  };
+  /// A chunk of an eviction that is being hashed before anything else happens to it.
+  struct Hashed {
+    RangeTable::Claim claim;
+    std::size_t slot;
+  };
+  /// Copies one way from an idle link until it is idle again.
+  struct Burst {
+    std::uint64_t start_ns = 0;
     std::size_t bytes = 0;
   };
   struct Lane {
@@ -134,7 +163,14 @@ class Pager {
     std::deque<InFlight> in_flight;  ///< all of one direction
     std::size_t in_flight_bytes = 0;
     std::size_t run_chunks = 1;  ///< of the next load
+    Burst burst;
+    double best_pace[2] = {};  ///< ns a byte, by way, of the fastest burst; 0: none yet
+    ChunkHasher hasher;
+    std::deque<Hashed> hashed;
+    double hash_pace = 0;  ///< ns a byte; 0: not known
+    unsigned evictions_without_hash = 0;
   };
+  enum Way { kOut, kIn };
 
   bool open_lane(CUdevice device, Lane& lane);
   void close_lane(Lane& lane);
@@ -150,10 +186,22 @@ class Pager {
   Progress settle_oldest_load(Lane& lane, LoadFigures* figures);
   Progress end_load(const RangeTable::Claim& claim, CUresult copied);
 
+  /// After a copy has ended. The link is idle: returns the time that the burst takes at the best
+  /// pace. Else 0.
+  static std::uint64_t end_burst(Lane& lane, Way way);
+
   // Evicting. A claim is one chunk.
-  void start_eviction(Lane& lane, const RangeTable::Claim& claim, EvictFigures* figures);
+  enum class Saved { kNothing, kUntouched, kUnchanged, kRepeated };
+  bool may_hash(Lane& lane) const;
+  void start_eviction(Lane& lane, const RangeTable::Claim& claim, bool may_hash,
+                      EvictFigures* figures);
+  /// `measured_from`: when it was begun, alone; 0: it was not.
+  void settle_oldest_hash(Lane& lane, std::uint64_t measured_from, EvictFigures* figures);
+  void copy_out(Lane& lane, InFlight move, EvictFigures* figures);
+  bool find_host_memory(Lane& lane, Chunk& chunk);
   void settle_oldest_eviction(Lane& lane, EvictFigures* figures);
-  void end_eviction(const RangeTable::Claim& claim, CUresult copied, EvictFigures* figures);
+  void end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult result,
+                    EvictFigures* figures);
 
   // Mappings: at the range's own addresses and at every alias (pager_map.cc).
   /// Creates the chunk's memory and maps it everywhere. Leaves nothing behind on an error.
@@ -183,6 +231,7 @@ class Pager {
   std::mutex mutex_;
   std::map<CUdevice, Lane> lanes_;
   OnParked on_parked_;
+  Hashing hashing_ = Hashing::kWhereItPays;
   std::mutex devices_mutex_;  ///< of the two maps below; never held in a driver call
   std::map<CUdevice, std::vector<CUdevice>> peers_;
   std::map<CUdevice, CUmemAllocationProp> properties_;

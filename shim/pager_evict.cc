@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "interpose/driver.h"
 #include "shim/boottime.h"
 #include "shim/driver_scope.h"
@@ -11,6 +13,12 @@ namespace {
 constexpr const char* kFile = "pager";
 /// Copies in flight before the oldest is waited for, unmapped and released.
 constexpr std::size_t kWindowBytes = std::size_t{128} << 20;
+/// Hashes under way before the oldest is waited for: enough to keep the device busy.
+constexpr std::size_t kMostHashes = 4;
+/// Hashing pays where it takes at most this share of the time that copying takes.
+constexpr double kHashShare = 0.5;
+/// Where it did not pay it is tried again after so many evictions.
+constexpr unsigned kTryAgain = 16;
 
 }  // namespace
 
@@ -26,39 +34,127 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
   const PushedContext pushed(lane.context);
   LoadFigures interrupted;
   while (!lane.in_flight.empty()) settle_oldest_load(lane, &interrupted);
+  bool hashes = may_hash(lane);
+  lane.evictions_without_hash = hashes ? 0 : lane.evictions_without_hash + 1;
+  bool is_measured = false;
   for (const RangeTable::Claim& claim : ranges_.claim_victims(device, bytes)) {
-    start_eviction(lane, claim, &figures);
+    // The kernel is loaded while the first chunk is copied; if it can't be, once is enough.
+    if (hashes && !lane.in_flight.empty()) hashes = lane.hasher.open();
+    const std::uint64_t start = boottime_ns();
+    start_eviction(lane, claim, hashes, &figures);
+    if (!lane.hashed.empty() && !is_measured) {
+      is_measured = true;
+      settle_oldest_hash(lane, start, &figures);
+    }
+    while (lane.hashed.size() > kMostHashes) settle_oldest_hash(lane, 0, &figures);
+    while (lane.in_flight_bytes > kWindowBytes) settle_oldest_eviction(lane, &figures);
+  }
+  while (!lane.hashed.empty()) {
+    settle_oldest_hash(lane, 0, &figures);
     while (lane.in_flight_bytes > kWindowBytes) settle_oldest_eviction(lane, &figures);
   }
   while (!lane.in_flight.empty()) settle_oldest_eviction(lane, &figures);
   return figures;
 }
 
-void Pager::start_eviction(Lane& lane, const RangeTable::Claim& claim, EvictFigures* figures) {
-  Chunk& chunk = claim.range->chunks[claim.first];
-  if (!chunk.written) return end_eviction(claim, CUDA_SUCCESS, figures);
-  if (!chunk.host) {
-    if (const auto span = store_.take(chunk.bytes, lane.context)) chunk.host = *span;
+bool Pager::may_hash(Lane& lane) const {
+  if (hashing_ != Hashing::kWhereItPays) return hashing_ == Hashing::kAlways;
+  if (lane.hash_pace == 0 || lane.best_pace[kOut] == 0) return true;
+  if (lane.hash_pace <= kHashShare * lane.best_pace[kOut]) return true;
+  return lane.evictions_without_hash >= kTryAgain;
+}
+
+void Pager::start_eviction(Lane& lane, const RangeTable::Claim& claim, bool may_hash,
+                           EvictFigures* figures) {
+  const Chunk& chunk = claim.range->chunks[claim.first];
+  // What is shared may have been written while only other processes' gates were open.
+  if (!chunk.written && claim.range->export_id == 0) {
+    return end_eviction(claim, Saved::kUntouched, CUDA_SUCCESS, figures);
   }
-  if (!chunk.host) {
-    PLEXRL_WARN(kFile, "no host memory for a chunk of %zu bytes, it stays in HBM", chunk.bytes);
-    figures->failed = true;
-    return settle(claim, claim.first, ChunkState::kResident);
+  std::optional<std::size_t> slot;
+  // The link is given something to do before the kernel is loaded, and before the first hash.
+  const bool copies_at_once = lane.in_flight.empty() && lane.hashed.empty() && !chunk.has_digest;
+  if (may_hash && (!copies_at_once || lane.hasher.is_open()) && lane.hasher.open()) {
+    slot = lane.hasher.start(claim.start(), chunk.bytes);
   }
-  store_.ensure_registered(chunk.host, lane.context);
+  if (!slot || copies_at_once) {
+    return copy_out(lane, {claim, nullptr, chunk.bytes, slot, {}}, figures);
+  }
+  lane.hashed.push_back({claim, *slot});
+}
+
+void Pager::settle_oldest_hash(Lane& lane, std::uint64_t measured_from, EvictFigures* figures) {
+  const Hashed hashed = std::move(lane.hashed.front());
+  lane.hashed.pop_front();
+  Chunk& chunk = hashed.claim.range->chunks[hashed.claim.first];
+  ChunkHasher::Result found;
   CUresult result = CUDA_SUCCESS;
   {
-    const AddElapsed copy(&figures->copy_ns);
-    result = driver.cuMemcpyDtoHAsync_v2(chunk.host.address, claim.range->start + chunk.offset,
-                                         chunk.bytes, lane.out);
+    const AddElapsed hash(&figures->hash_ns);
+    result = lane.hasher.wait(hashed.slot, &found);
   }
-  if (result == CUDA_SUCCESS && issue(lane, lane.out, {claim, nullptr, chunk.bytes})) return;
+  if (measured_from != 0) {
+    lane.hash_pace =
+        static_cast<double>(boottime_ns() - measured_from) / static_cast<double>(chunk.bytes);
+  }
+  if (is_sticky(result)) return end_eviction(hashed.claim, Saved::kNothing, result, figures);
+  if (result != CUDA_SUCCESS) {
+    return copy_out(lane, {hashed.claim, nullptr, chunk.bytes, {}, {}}, figures);
+  }
+  if (chunk.host && chunk.has_digest && chunk.digest == found.digest) {
+    return end_eviction(hashed.claim, Saved::kUnchanged, CUDA_SUCCESS, figures);
+  }
+  // What is shared has to be somewhere, for the case that we die.
+  if (found.is_repeated && hashed.claim.range->export_id == 0) {
+    chunk.word = found.word;
+    return end_eviction(hashed.claim, Saved::kRepeated, CUDA_SUCCESS, figures);
+  }
+  copy_out(lane, {hashed.claim, nullptr, chunk.bytes, {}, found.digest}, figures);
+}
+
+bool Pager::find_host_memory(Lane& lane, Chunk& chunk) {
+  if (chunk.host && !store_.make_writable(&chunk.host)) {
+    store_.put(chunk.host);
+    chunk.host = {};
+  }
+  if (!chunk.host) {
+    auto span = store_.take(chunk.bytes, lane.context);
+    while (!span) {
+      const HostSpan oldest = ranges_.take_oldest_copy();
+      if (!oldest) break;
+      store_.put(oldest);
+      span = store_.take_free(chunk.bytes);
+    }
+    if (span) chunk.host = *span;
+  }
+  if (chunk.host) store_.ensure_registered(chunk.host, lane.context);
+  return static_cast<bool>(chunk.host);
+}
+
+void Pager::copy_out(Lane& lane, InFlight move, EvictFigures* figures) {
+  Chunk& chunk = move.claim.range->chunks[move.claim.first];
+  chunk.has_digest = false;  // the copy it is of is about to be overwritten
+  CUresult result = CUDA_SUCCESS;
+  if (!find_host_memory(lane, chunk)) {
+    PLEXRL_WARN(kFile, "no host memory for a chunk of %zu bytes, it stays in HBM", chunk.bytes);
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  } else {
+    const AddElapsed copy(&figures->copy_ns);
+    result =
+        driver.cuMemcpyDtoHAsync_v2(chunk.host.address, move.claim.start(), chunk.bytes, lane.out);
+  }
+  if (result == CUDA_SUCCESS && issue(lane, lane.out, move)) return;
   const CUresult finished = driver.cuStreamSynchronize(lane.out);
-  end_eviction(claim, result == CUDA_SUCCESS ? finished : result, figures);
+  if (result == CUDA_SUCCESS) result = finished;
+  ChunkHasher::Result found;
+  if (move.hash && lane.hasher.wait(*move.hash, &found) == CUDA_SUCCESS) move.digest = found.digest;
+  chunk.has_digest = move.digest.has_value();
+  if (move.digest) chunk.digest = *move.digest;
+  end_eviction(move.claim, Saved::kNothing, result, figures);
 }
 
 void Pager::settle_oldest_eviction(Lane& lane, EvictFigures* figures) {
-  const InFlight move = std::move(lane.in_flight.front());
+  InFlight move = std::move(lane.in_flight.front());
   lane.in_flight.pop_front();
   lane.in_flight_bytes -= move.bytes;
   CUresult result = CUDA_SUCCESS;
@@ -67,42 +163,72 @@ void Pager::settle_oldest_eviction(Lane& lane, EvictFigures* figures) {
     result = driver.cuEventSynchronize(move.event);
   }
   lane.spare_events.push_back(move.event);
-  end_eviction(move.claim, result, figures);
+  figures->link_ns += end_burst(lane, kOut);
+  ChunkHasher::Result found;
+  if (move.hash && lane.hasher.wait(*move.hash, &found) == CUDA_SUCCESS) move.digest = found.digest;
+  Chunk& chunk = move.claim.range->chunks[move.claim.first];
+  chunk.has_digest = move.digest.has_value();
+  if (move.digest) chunk.digest = *move.digest;
+  end_eviction(move.claim, Saved::kNothing, result, figures);
 }
 
-void Pager::end_eviction(const RangeTable::Claim& claim, CUresult copied, EvictFigures* figures) {
+void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult result,
+                         EvictFigures* figures) {
   PLEXRL_FAULT_POINT("evict.copied");
   Chunk& chunk = claim.range->chunks[claim.first];
   const std::size_t bytes = chunk.bytes;
-  const bool lost = is_sticky(copied);
-  bool leaves = copied == CUDA_SUCCESS || lost;
+  const bool lost = is_sticky(result);
+  if (result != CUDA_SUCCESS || saved == Saved::kRepeated) {
+    store_.put(chunk.host);  // nothing, or nothing that is needed
+    chunk.host = {};
+    chunk.has_digest = false;
+  }
+  if (result == CUDA_SUCCESS) {
+    // From here on the content is known, whether the chunk leaves or not.
+    if (saved != Saved::kUntouched) chunk.is_repeated = saved == Saved::kRepeated;
+    chunk.written = false;
+  }
+  if (chunk.host && !store_.make_read_only(&chunk.host)) chunk.has_digest = false;
+  bool leaves = result == CUDA_SUCCESS || lost;
   if (leaves) {
     const AddElapsed elapsed(&figures->unmap_ns);
     leaves = unmap(claim, 0, 1);
   }
-  const bool keeps_copy = leaves && !lost && static_cast<bool>(chunk.host);
-  if (!keeps_copy) {
-    store_.put(chunk.host);
-    chunk.host = {};
-  }
   PLEXRL_FAULT_POINT("evict.unmapped");
   if (!leaves) {
     PLEXRL_WARN(kFile, "a chunk of %zu bytes could not leave result=%d, it stays in HBM", bytes,
-                static_cast<int>(copied));
+                static_cast<int>(result));
     figures->failed = true;
+    if (chunk.host && !chunk.host.is_read_only) chunk.written = true;
     return settle(claim, claim.first, ChunkState::kResident);
   }
   if (lost) {
-    PLEXRL_ERROR(kFile, "context failed result=%d, giving up %zu bytes", static_cast<int>(copied),
+    PLEXRL_ERROR(kFile, "context failed result=%d, giving up %zu bytes", static_cast<int>(result),
                  bytes);
-    chunk.written = false;
+    chunk.written = chunk.is_repeated = false;
   }
   if (claim.range->export_id != 0 && on_parked_) {
     on_parked_(claim.range->export_id, claim.first, chunk.host);
   }
   figures->freed_bytes += bytes;
-  (keeps_copy ? figures->moved_bytes : figures->untouched_bytes) += bytes;
-  settle(claim, claim.first, keeps_copy ? ChunkState::kHost : ChunkState::kUnbacked);
+  switch (saved) {
+    case Saved::kNothing:
+      (chunk.host ? figures->moved_bytes : figures->untouched_bytes) += bytes;
+      break;
+    case Saved::kUntouched:
+      figures->untouched_bytes += bytes;
+      break;
+    case Saved::kUnchanged:
+      figures->unchanged_bytes += bytes;
+      break;
+    case Saved::kRepeated:
+      figures->repeated_bytes += bytes;
+      break;
+  }
+  settle(claim, claim.first,
+         chunk.host          ? ChunkState::kHost
+         : chunk.is_repeated ? ChunkState::kRepeated
+                             : ChunkState::kUnbacked);
 }
 
 }  // namespace plexrl::shim

@@ -101,16 +101,25 @@ void Pager::prepare(RangeTable::Claim* claim, LoadFigures* figures) {
 }
 
 Pager::Progress Pager::copy_in(Lane& lane, const RangeTable::Claim& claim, LoadFigures* figures) {
-  InFlight move{claim, nullptr, 0};
+  InFlight move{claim, nullptr, 0, {}, {}};
+  bool has_work = false;
   CUresult result = CUDA_SUCCESS;
   for (std::size_t i = 0; i < claim.count && result == CUDA_SUCCESS; ++i) {
     const Chunk& chunk = claim.range->chunks[claim.first + i];
+    if (claim.came_from[i] == ChunkState::kRepeated) {
+      figures->repeated_bytes += chunk.bytes;
+      has_work = true;
+      result = driver.cuMemsetD32Async(claim.range->start + chunk.offset, chunk.word,
+                                       chunk.bytes / sizeof chunk.word, lane.in);
+      continue;
+    }
     if (claim.came_from[i] != ChunkState::kHost) {
       figures->zero_bytes += chunk.bytes;
       continue;
     }
     figures->moved_bytes += chunk.bytes;
     move.bytes += chunk.bytes;
+    has_work = true;
 #ifndef PLEXRL_MUTANT_RESTORE  // test builds only: the suite must notice memory that isn't restored
     store_.ensure_registered(chunk.host, lane.context);
     const AddElapsed copy(&figures->copy_ns);
@@ -118,7 +127,7 @@ Pager::Progress Pager::copy_in(Lane& lane, const RangeTable::Claim& claim, LoadF
                                          chunk.bytes, lane.in);
 #endif
   }
-  if (result == CUDA_SUCCESS && move.bytes == 0) {
+  if (result == CUDA_SUCCESS && !has_work) {
     settle_all(claim, ChunkState::kResident);
     return Progress::kMore;
   }
@@ -138,6 +147,7 @@ Pager::Progress Pager::settle_oldest_load(Lane& lane, LoadFigures* figures) {
     result = driver.cuEventSynchronize(move.event);
   }
   lane.spare_events.push_back(move.event);
+  figures->link_ns += end_burst(lane, kIn);
   return end_load(move.claim, result);
 }
 
@@ -157,9 +167,12 @@ Pager::Progress Pager::end_load(const RangeTable::Claim& claim, CUresult result)
   }
   for (std::size_t i = claim.first; i < claim.first + claim.count; ++i) {
     Chunk& chunk = claim.range->chunks[i];
-    // The copy of what is shared stays until it is evicted again: if we die before others have it
-    // mapped they get it from there.
-    if (claim.range->export_id != 0) continue;
+    if (result != CUDA_SUCCESS) chunk.written = true;  // it holds who knows what
+    // A copy that could be changed unnoticed is not kept. But the copy of what is shared stays
+    // until it is evicted again: if we die before others have it mapped they get it from there.
+    if (claim.range->export_id != 0 || chunk.host.is_read_only) continue;
+    if (chunk.host) chunk.written = true;
+    chunk.has_digest = false;
     store_.put(chunk.host);
     chunk.host = {};
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "interpose/cuda_api.h"
+#include "shim/chunk_hasher.h"
 #include "shim/host_span.h"
 #include "shim/wire.h"
 
@@ -14,13 +15,19 @@ namespace plexrl::shim {
 /// Where the bytes of a chunk are.
 ///
 ///              back, load                     load
-///   kUnbacked ------------> kMoving <------> kMoving <----- kHost
+///   kUnbacked ------------> kMoving <------> kMoving <----- kHost, kRepeated
 ///        ^                     |  ^            |              ^
 ///        |   never written     v  |            v              |
-///        +------ evict ------ kResident -- evict (copied) ----+
+///        +------ evict ------ kResident ---- evict -----------+
 ///
 /// kMoving belongs to the one thread that claimed the chunk; everybody else leaves it alone.
-enum class ChunkState : std::uint8_t { kUnbacked, kResident, kHost, kMoving };
+enum class ChunkState : std::uint8_t {
+  kUnbacked,
+  kResident,
+  kHost,      ///< in `host`
+  kRepeated,  ///< nowhere, because each of its words is `word`
+  kMoving
+};
 
 /// One physical allocation behind a part of a range: the unit of eviction, because cuMemMap takes a
 /// handle from offset 0 only. Bytes are a multiple of the device's granularity.
@@ -28,17 +35,20 @@ struct Chunk {
   std::size_t offset = 0;  ///< in the range
   std::size_t bytes = 0;
   ChunkState state = ChunkState::kUnbacked;
-  bool written =
-      false;  ///< a gate has been open while it was resident: it may hold the job's bytes
+  /// A gate has been open since its content was last known: it may hold anything.
+  bool written = false;
   /// While resident; and where a load was given up and the chunk could not be unmapped, until the
   /// next one goes on from there.
   CUmemGenericAllocationHandle handle = 0;
-  HostSpan host;               ///< the bytes, while kHost
+  /// The bytes while kHost; the bytes it had when it was loaded, while kResident: kept until the
+  /// memory is needed, because they may still be the same when it leaves again. While !written they
+  /// are.
+  HostSpan host;
+  bool has_digest = false;
+  ChunkHasher::Digest digest{};  ///< of `host`
+  bool is_repeated = false;      ///< while !written: each word is `word`
+  std::uint32_t word = 0;
   std::uint64_t last_use = 0;  ///< larger is later; only the order means something
-  // What later ways of moving less will need; none is used yet.
-  std::uint64_t version = 0;    ///< counts the intervals with an open gate
-  std::uint64_t hash[2] = {};   ///< of the host copy
-  bool has_valid_copy = false;  ///< resident, and `host` holds the same bytes
 };
 
 /// Who gives a range its physical memory.

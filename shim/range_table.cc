@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "interpose/driver.h"
 
@@ -24,7 +25,13 @@ bool is_one_piece(const Range& range) {
 }
 
 bool is_missing(ChunkState state) {
-  return state == ChunkState::kUnbacked || state == ChunkState::kHost;
+  return state == ChunkState::kUnbacked || state == ChunkState::kHost ||
+         state == ChunkState::kRepeated;
+}
+
+int dearness(const Chunk& chunk) {
+  if (!chunk.written) return 0;
+  return chunk.has_digest ? 1 : 2;
 }
 
 }  // namespace
@@ -223,7 +230,9 @@ std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::u
     }
   }
   std::stable_sort(victims.begin(), victims.end(), [](const Claim& a, const Claim& b) {
-    return a.range->chunks[a.first].last_use < b.range->chunks[b.first].last_use;
+    const Chunk& one = a.range->chunks[a.first];
+    const Chunk& other = b.range->chunks[b.first];
+    return std::pair(dearness(one), one.last_use) < std::pair(dearness(other), other.last_use);
   });
   std::uint64_t sum = 0;
   std::size_t count = 0;
@@ -234,6 +243,23 @@ std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::u
   }
   victims.resize(count);
   return victims;
+}
+
+HostSpan RangeTable::take_oldest_copy() {
+  const std::lock_guard lock(mutex_);
+  Chunk* oldest = nullptr;
+  for (auto& [start, range] : ranges_) {
+    if (range->export_id != 0 || range->backing == Backing::kImported) continue;
+    for (Chunk& chunk : range->chunks) {
+      if (chunk.state != ChunkState::kResident || !chunk.host) continue;
+      if (oldest == nullptr || chunk.last_use < oldest->last_use) oldest = &chunk;
+    }
+  }
+  if (oldest == nullptr) return {};
+  // Without the copy nobody knows its content any more.
+  oldest->written = true;
+  oldest->has_digest = false;
+  return std::exchange(oldest->host, {});
 }
 
 std::optional<RangeTable::Claim> RangeTable::claim_all(std::uint64_t start, bool may_wait) {
@@ -323,11 +349,9 @@ std::unique_ptr<Range> RangeTable::settle(const Claim& claim, std::size_t index,
 }
 
 void RangeTable::note_gate_open() {
-  ++open_intervals_;
   for (auto& [start, range] : ranges_) {
     for (Chunk& chunk : range->chunks) {
       if (chunk.state == ChunkState::kResident) chunk.written = true;
-      chunk.version = open_intervals_;
     }
   }
 }
@@ -351,6 +375,7 @@ std::uint64_t& RangeTable::bucket(Totals& totals, ChunkState state) {
     case ChunkState::kMoving:
       return totals.moving;
     case ChunkState::kUnbacked:
+    case ChunkState::kRepeated:
       break;
   }
   return totals.unbacked;

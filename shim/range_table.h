@@ -100,9 +100,14 @@ class RangeTable {
   /// are resident or being moved. `only` restricts it to one range.
   std::optional<Claim> claim_missing(CUdevice device, std::size_t max_chunks,
                                      const Range* only = nullptr);
-  /// Resident chunks of `device`, least recently used first, of at least `bytes` in all or all
-  /// there are; each a claim of one chunk.
+  /// Resident chunks of `device`, of at least `bytes` in all or all there are; each a claim of one
+  /// chunk. Before the next launch all of them are needed again, so those come first that may leave
+  /// for nothing: known content, then a kept copy with its digest; among equals the least recently
+  /// used.
   std::vector<Claim> claim_victims(CUdevice device, std::uint64_t bytes);
+  /// Takes the oldest host copy of a resident chunk away, which belongs to the caller then; empty:
+  /// there is none. Those of shared memory stay (sharing.h).
+  HostSpan take_oldest_copy();
 
   /// Every chunk of the range that begins at `start`, whatever its state: what is mapped where can
   /// be changed meanwhile. Waits for the moves in flight; with `may_wait` false, which it is for
@@ -162,7 +167,6 @@ class RangeTable {
   std::map<std::pair<CUdevice, wire::MemoryKind>, Totals> totals_;
   std::uint64_t next_identifier_ = 1;
   std::uint64_t clock_ = 0;
-  std::uint64_t open_intervals_ = 0;
 };
 
 /// That of this process; never destroyed.

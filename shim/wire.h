@@ -109,6 +109,7 @@ enum class Type : std::uint16_t {
   kEvicted,            ///< Evicted
   kActivity,           ///< Activity: edges of busy and idle since the last one
   kExclusive,          ///< Exclusive, no answer: this process can't be cut from now on
+  kPaged,              ///< Paged, no answer: more about the kEvicted or kLoaded that is sent next
   // Reserved numbers: 0x400..0x41f exchange credits, 0x500..0x51f gang slots over nodes,
   // 0x600..0x61f prefetch.
 };
@@ -448,6 +449,17 @@ struct Evicted {
   std::uint64_t resident_bytes;  ///< left
   std::uint64_t start_ns, end_ns;
   std::uint64_t copy_ns, unmap_ns;  ///< stages, within start..end
+};
+
+/// Figures that kEvicted and kLoaded, whose size is fixed, have no place for.
+struct Paged {
+  std::uint32_t is_load;  ///< 0: kEvicted follows
+  std::uint32_t reserved;
+  std::uint64_t repeated_bytes;   ///< consist of one word: not copied, filled
+  std::uint64_t unchanged_bytes;  ///< equal to the host copy of last time: not copied
+  std::uint64_t shared_bytes;     ///< equal to another chunk's host copy: not copied
+  std::uint64_t hash_ns;          ///< stage, as those of Evicted
+  std::uint64_t link_ns;          ///< that what was copied takes at the best rate seen
 };
 
 /// Edges in order of time; even entries begin busy, odd ones begin idle when `first_is_busy`, else

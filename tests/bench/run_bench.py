@@ -80,44 +80,81 @@ MODELS = {  # name of the row's end -> (specification, link in bytes/s; None: no
     "": ("link=1GB/s", 1e9),
     "_no_model": ("link=0,vmm=0,hbm=0", None),
 }
+SWAP_BYTES = 160 * MIB
 
 
-def switches(sandbox, build, job_bytes, rounds=6, busy_ms=30, pause_ms=600):
-    """Two jobs that take turns on a GPU too small for both. Returns their switches, and the ns of a raw pinned copy of job_bytes
-    each way on the same device, out and in."""
-    sandbox.start_manager()
-    jobs = [sandbox.shared([build / "tests/bench/swap_job", job_bytes, rounds, busy_ms, pause_ms], f"job{i}") for i in range(2)]
-    for job in jobs:
-        sandbox.wait(job)
-    raw = sandbox.start([build / "tests/bench/raw_copy", job_bytes, job_bytes, 3],
-                        dict(sandbox.environment(), LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu")), "raw")
-    out_ns, in_ns = map(int, sandbox.wait(raw).split())
-    sandbox.stop_manager()
-    return sandbox.trace("swaps", "--json")["swaps"], out_ns, in_ns
+class Switching:
+    """Two jobs that take turns on a GPU too small for both: their switches, and the ns of a raw pinned copy of SWAP_BYTES each way on
+    the same device."""
+
+    def __init__(self, build, spec, link, changed=100, memory="256MiB", rounds=6):
+        with Sandbox(build, memory=memory, spec=spec) as sandbox:
+            sandbox.start_manager()
+            jobs = [sandbox.shared([build / "tests/bench/swap_job", SWAP_BYTES, rounds, 30, 600, changed], f"job{i}")
+                    for i in range(2)]
+            for job in jobs:
+                sandbox.wait(job)
+            raw = sandbox.start([build / "tests/bench/raw_copy", SWAP_BYTES, SWAP_BYTES, 3],
+                                dict(sandbox.environment(), LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu")), "raw")
+            self.out_ns, self.in_ns = map(int, sandbox.wait(raw).split())
+            self.lag = lag_ratio(sandbox.device_log, link) if link else 0.0
+            sandbox.stop_manager()
+            self.swaps = sandbox.trace("swaps", "--json")["swaps"]
+
+    def raw_ns(self, swap):
+        return (self.out_ns * swap["out_bytes"] + self.in_ns * swap["in_bytes"]) / SWAP_BYTES
 
 
 def bench_switch(build):
-    """From the decision to take the GPU from one job until the other's first kernel may run, against raw pinned copies of as many
-    bytes on the same device, in turns."""
-    unit, against, goal, job_bytes = "ratio", "one raw pinned copy each way of as many bytes", 0.9, 160 * MIB
+    """From the decision to take the GPU from one job, all of whose memory changed, until the other's first kernel may run, against raw
+    pinned copies of as many bytes on the same device."""
+    unit, against, goal = "ratio", "one raw pinned copy each way of as many bytes", 0.9
     for suffix, (spec, link) in MODELS.items():
         name, ratios, lag = "evict_and_restore" + suffix, [], 0.0
         for _ in range(3):
-            with Sandbox(build, memory="256MiB", spec=spec) as sandbox:
-                swaps, out_ns, in_ns = switches(sandbox, build, job_bytes)
-                if link:
-                    lag = max(lag, lag_ratio(sandbox.device_log, link))
-            for swap in swaps:
-                if swap["out_bytes"] < 32 * MIB or swap["in_bytes"] < 32 * MIB:
-                    continue  # first loads, last exits
-                raw_ns = (out_ns * swap["out_bytes"] + in_ns * swap["in_bytes"]) / job_bytes
-                ratios.append(raw_ns / swap["stages"]["total_ns"])
+            run = Switching(build, spec, link)
+            lag = max(lag, run.lag)
+            ratios += [run.raw_ns(swap) / swap["stages"]["total_ns"] for swap in run.swaps
+                       if min(swap["out_bytes"], swap["in_bytes"]) >= 32 * MIB]  # not first loads, not last exits
         if not ratios:
             yield failed_row(name, unit, against, goal, "higher", True, "no switch moved memory both ways")
         elif lag > LARGEST_LAG_RATIO:
             yield failed_row(name, unit, against, goal, "higher", True, f"not measurable here: the device lagged by {lag:.0%}")
         else:
             yield row(name, ratios, f"{unit} ({spec})", against, goal, "higher", True)
+
+
+def bench_unchanged(build):
+    """What leaves a second time when a job has changed a fifth of its memory, in one piece or scattered, or nothing: bytes that are
+    copied out of those that leave, and the time of leaving against that of a raw pinned copy of all of them."""
+    spec, link = "link=250MB/s,hbm=2GB/s", 250e6
+    cases = {"changed_fifth": (20, 0.25, 0.35), "changed_scattered_fifth": (-5, None, None), "only_read": (0, 0.03, None)}
+    for name, (changed, bytes_goal, time_goal) in cases.items():
+        # Little more memory than one job takes, so that most of it leaves.
+        run = Switching(build, spec, link, changed, memory="224MiB")
+        shares, times = [], []
+        seen = set()
+        for swap in run.swaps:
+            left = swap["out_bytes"] + sum(swap["saved"].values())
+            is_first = swap["out_job"] not in seen
+            if left < 96 * MIB:
+                continue
+            seen.add(swap["out_job"])
+            if is_first:
+                continue  # nothing of it had been out before
+            shares.append(swap["out_bytes"] / left)
+            times.append(swap["stages"]["evict_ns"] / (run.out_ns * left / SWAP_BYTES))
+        error = None
+        if not shares:
+            error = "no job left twice"
+        elif run.lag > LARGEST_LAG_RATIO:
+            error = f"not measurable here: the device lagged by {run.lag:.0%}"
+        for what, values, against, goal in (("bytes", shares, "the bytes that left", bytes_goal),
+                                            ("time", times, "one raw pinned copy out of what left", time_goal)):
+            if error:
+                yield failed_row(f"{name}_{what}", "ratio", against, goal, "lower", True, error)
+            else:
+                yield row(f"{name}_{what}", values, f"ratio ({spec})", against, goal, "lower", True)
 
 
 def kernels_by_process(log):
@@ -162,7 +199,7 @@ def bench_simulator(build):
     yield row("simulator_copy_in_ceiling", back, "GB/s", "no model", None, "higher", True)
 
 
-BENCHMARKS = {"gate": bench_gate, "start": bench_start, "switch": bench_switch, "handoff": bench_handoff,
+BENCHMARKS = {"gate": bench_gate, "start": bench_start, "switch": bench_switch, "unchanged": bench_unchanged, "handoff": bench_handoff,
               "simulator": bench_simulator}
 
 

@@ -5,9 +5,10 @@ The device log (PLEXRL_SIMGPU log=FILE) has a JSON line for each piece of work: 
 time that a process moved memory out (evict) or in (load). Both use CLOCK_BOOTTIME. The rules (docs/architecture.md, invariant 3):
 
 1. What a process submitted runs only while its gang is running or draining.
-2. The pager's copies out of a process lie in an evict window of that process and GPU; its copies in, in a load window.
+2. The pager's copies out of a process lie in an evict window of that process and GPU, and so does all that hashes its chunks; its
+   copies in, and its fills of chunks of one repeated word, lie in a load window.
 3. While memory of a process leaves, all of its gang is at rest: from when the manager asked to when it was told, nothing of any
-   process of the gang runs but copies out.
+   process of the gang runs but copies out and hashes.
 4. Memory leaves only gangs without a lease, and comes only to gangs with one.
 5. A window's bytes are those of the copies in it.
 """
@@ -17,7 +18,8 @@ import json
 OPEN = ("running", "draining")
 LEASE = (*OPEN, "loading")
 CHUNK = 2 << 20
-DIRECTION = {"d2h": "evict", "h2d": "load"}
+DIRECTION = {"d2h": "evict", "h2d": "load", "memset": "load"}  # of the pager's work with whole chunks
+HASH_KERNEL = "plexrl_chunk_hash"
 FOREVER = float("inf")
 
 
@@ -100,15 +102,22 @@ def stream_of(piece):
     return piece["pid"], piece["ctx"], piece["stream"]
 
 
+def hash_streams(work):
+    """The streams with the pager's own kernel, and what it needs: a few copies and fills."""
+    return {stream_of(piece) for piece in work if piece["kind"] == "kernel" and piece["name"] == HASH_KERNEL}
+
+
 def pager_streams(work, windows):
-    """The streams that carry whole chunks between device and host and nothing else, some of them while memory was to move."""
+    """The streams that carry whole chunks between device and host, or fill them, and do nothing else; some of it while memory was to
+    move, fills only then."""
     pieces = collections.defaultdict(list)
     for piece in work:
         pieces[stream_of(piece)].append(piece)
     return {stream for stream, all_of_it in pieces.items()
             if all(p["kind"] in DIRECTION and p["bytes"] % CHUNK == 0 for p in all_of_it)
             and any(window.pid == stream[0] and any(overlap(window.manager_span, span_of(p)) for p in all_of_it)
-                    for window in windows)}
+                    for window in windows)
+            and all(p["kind"] != "memset" or any(window.takes(p) for window in windows) for p in all_of_it)}
 
 
 def violations(trace, work):
@@ -116,6 +125,7 @@ def violations(trace, work):
     gangs = Gangs(trace)
     windows = [Window(record) for record in trace["paging"]]
     work = [piece for piece in work if piece["kind"] != "h2h"]  # no device takes part
+    hashers = hash_streams(work)
     pagers = pager_streams(work, windows)
     moved = collections.Counter()
     open_spans = {pid: gangs.open_spans(pid) for pid in {piece["pid"] for piece in work}}
@@ -126,20 +136,24 @@ def violations(trace, work):
         elif stream_of(piece) in pagers:
             taken = [window for window in windows if window.takes(piece)]
             for window in taken:
-                moved[window] += piece["bytes"]
+                moved[window] += piece["bytes"] if piece["kind"] != "memset" else 0
             if not taken:
                 yield f"the pager's copy outside its windows: {piece}"
+        elif stream_of(piece) in hashers:
+            if not any(window.kind == "evict" and window.pid == pid and piece["gpu"] in window.gpus
+                       and inside(span_of(piece), [window.span]) for window in windows):
+                yield f"hashed outside the evict windows: {piece}"
         elif not inside(span_of(piece), open_spans[pid]):
             nearest = min(open_spans[pid], key=lambda span: abs(span[0] - piece["start_ns"]), default=None)
             yield f"outside its lease (nearest {nearest}): {piece}"
     for window in windows:
-        yield from window_violations(window, gangs, work, pagers, moved[window])
+        yield from window_violations(window, gangs, work, pagers, hashers, moved[window])
 
 
-def window_violations(window, gangs, work, pagers, moved):
+def window_violations(window, gangs, work, pagers, hashers, moved):
     if window.kind == "evict":
         for piece in work:
-            leaves = piece["kind"] == "d2h" and stream_of(piece) in pagers
+            leaves = piece["kind"] == "d2h" and stream_of(piece) in pagers or stream_of(piece) in hashers
             if (not leaves and overlap(window.manager_span, span_of(piece))
                     and gangs.was_in(piece["pid"], window.gang, span_of(piece))):
                 yield f"not at rest in the {window}: {piece}"

@@ -6,11 +6,11 @@ import lease_check
 
 CHUNK = lease_check.CHUNK
 A, MATE, B = 100, 101, 200  # pids: A and MATE are in gang 1, B in gang 2
-PAGER, OWN = 2, 7  # streams
+PAGER, HASHER, OWN = 2, 3, 7  # streams
 
 
-def piece(pid, kind, start, end, stream=OWN, size=0, gpu=0):
-    return {"pid": pid, "gpu": gpu, "ctx": 1, "stream": stream, "kind": kind, "name": "", "bytes": size, "start_ns": start,
+def piece(pid, kind, start, end, stream=OWN, size=0, gpu=0, name=""):
+    return {"pid": pid, "gpu": gpu, "ctx": 1, "stream": stream, "kind": kind, "name": name, "bytes": size, "start_ns": start,
             "end_ns": end}
 
 
@@ -56,6 +56,25 @@ class LeaseCheck(unittest.TestCase):
 
     def test_all_is_well(self):
         self.expect()
+
+    def test_hashes_and_fills_in_their_windows(self):
+        hashed = {"stream": HASHER, "name": lease_check.HASH_KERNEL}
+        self.work += [piece(A, "h2d", 110, 111, HASHER, 17408), piece(A, "memset", 111, 112, HASHER, 4),
+                      piece(A, "kernel", 112, 113, **hashed), piece(A, "d2h", 113, 114, HASHER, 64),
+                      piece(A, "memset", 206, 207, PAGER, CHUNK)]
+        self.expect()
+
+    def test_a_hash_after_the_window(self):
+        self.work.append(piece(A, "kernel", 119, 121, HASHER, name=lease_check.HASH_KERNEL))
+        self.expect("hashed outside the evict windows")
+
+    def test_a_hash_under_the_lease_of_another(self):
+        self.work.append(piece(A, "kernel", 160, 161, HASHER, name=lease_check.HASH_KERNEL))
+        self.expect("hashed outside the evict windows")
+
+    def test_a_fill_under_the_lease_of_another(self):
+        self.work.append(piece(A, "memset", 160, 161, 9, CHUNK))
+        self.expect("outside its lease")
 
     def test_work_before_the_lease(self):
         self.work.append(piece(B, "kernel", 140, 145))

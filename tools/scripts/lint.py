@@ -17,7 +17,7 @@ MAX_LINES = 600
 # folder -> prefixes that its quoted includes may have, longest folder first. A folder may always include itself.
 INCLUDES = {
     "tools/simgpu/ptx": [],
-    "tools/simgpu/driver": ["tools/simgpu/"],
+    "tools/simgpu/driver": ["tools/simgpu/", "shim/chunk_hash.h"],
     "tools/simgpu": [],
     "tools/sim": ["tools/cli/", "nodemgr/policy/", "nodemgr/settings/", "clustermgr/placement/"],
     "tools": ["proto/", "shim/wire.h", "nodemgr/", "interpose/settings.h"],

@@ -90,6 +90,7 @@ Json swap_json(const Model& model, const Swap& swap) {
                       {"drain_ns", record.drain_ns()},
                       {"evict_ns", record.evict_ns()},
                       {"evict_copy_ns", record.evict_copy_ns()},
+                      {"evict_hash_ns", record.evict_hash_ns()},
                       {"evict_unmap_ns", record.evict_unmap_ns()},
                       {"load_ns", record.load_ns()},
                       {"load_create_ns", record.load_create_ns()},
@@ -163,7 +164,9 @@ Json paging_list(const Model& model) {
          {"told_mono_ns", at_ns},
          {"out_bytes", record.out_bytes()},
          {"in_bytes", record.in_bytes()},
-         {"untouched_bytes", record.untouched_bytes()}});
+         {"untouched_bytes", record.untouched_bytes()},
+         {"repeated_bytes", record.repeated_bytes()},
+         {"unchanged_bytes", record.unchanged_bytes()}});
   }
   return list;
 }

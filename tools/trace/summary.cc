@@ -71,6 +71,8 @@ void add_moved(const Model& model, JobSummary& job) {
     job.in_bytes += record.in_bytes();
     if (record.kind() == PagingRecord::EVICT) {
       job.saved.untouched_bytes += record.untouched_bytes();
+      job.saved.repeated_bytes += record.repeated_bytes();
+      job.saved.unchanged_bytes += record.unchanged_bytes();
     }
   }
 }
@@ -84,9 +86,9 @@ void add_swaps(const Model& model, JobSummary& job) {
       if (!has_paging) {
         job.out_bytes += record.out_bytes();
         job.saved.untouched_bytes += record.untouched_bytes();
+        job.saved.repeated_bytes += record.repeated_bytes();
+        job.saved.unchanged_bytes += record.unchanged_bytes();
       }
-      job.saved.repeated_bytes += record.repeated_bytes();
-      job.saved.unchanged_bytes += record.unchanged_bytes();
       job.saved.shared_bytes += record.shared_bytes();
     }
     if (record.in_job_id() == job.id) {

@@ -23,7 +23,10 @@ int print_swaps(const Model& model, const VerbOptions& options) {
                {"NEEDED", kRight},
                {"MOVED OUT", kRight},
                {"MOVED IN", kRight},
-               {"SAVED", kRight},
+               {"UNTOUCHED", kRight},
+               {"REPEATED", kRight},
+               {"UNCHANGED", kRight},
+               {"SHARED", kRight},
                {"DRAIN", kRight},
                {"EVICT", kRight},
                {"LOAD", kRight},
@@ -32,12 +35,12 @@ int print_swaps(const Model& model, const VerbOptions& options) {
   auto time = [](std::uint64_t ns) { return cli::format_ns(static_cast<double>(ns)); };
   auto name = [&](const std::string& id) { return id.empty() ? "" : model.job_name(id); };
   for (const auto& [at_ns, swap] : model.swaps) {
-    const std::uint64_t saved = swap.untouched_bytes() + swap.repeated_bytes() +
-                                swap.unchanged_bytes() + swap.shared_bytes();
     table.add_row({relative_time(model, at_ns), std::to_string(swap.gpu_index()),
                    name(swap.out_job_id()), name(swap.in_job_id()), swap.reason(),
                    bytes(swap.needed_bytes()), bytes(swap.out_bytes()), bytes(swap.in_bytes()),
-                   bytes(saved), time(swap.drain_ns()), time(swap.evict_ns()), time(swap.load_ns()),
+                   bytes(swap.untouched_bytes()), bytes(swap.repeated_bytes()),
+                   bytes(swap.unchanged_bytes()), bytes(swap.shared_bytes()), time(swap.drain_ns()),
+                   time(swap.evict_ns()), time(swap.load_ns()),
                    swap.link_ratio() > 0 ? cli::format_ratio(swap.link_ratio()) : ""});
   }
   std::cout << heading(model) << "\n" << (table.empty() ? "no swaps\n" : table.str());

@@ -1,15 +1,24 @@
-// A job that holds BYTES of device memory and, ROUNDS times, keeps the GPU for BUSY_MS (device
-// time, without work for the host) and is then idle for PAUSE_MS. Two of them take turns on a GPU
-// too small for both. Usage: swap_job BYTES ROUNDS BUSY_MS PAUSE_MS Prints `done` and exits 0 when
-// the memory still holds what was written.
+// A job that holds BYTES of device memory with random content and, ROUNDS times, changes a word in
+// each 2 MiB of the first CHANGED percent of it (negative: of every 2 MiB whose number is a
+// multiple of −CHANGED), keeps the GPU for BUSY_MS (device time, without work for the host), and is
+// then idle for PAUSE_MS. Two of them take turns on a GPU too small for both.
+//
+// Usage: swap_job BYTES ROUNDS BUSY_MS PAUSE_MS [CHANGED]
+//
+// Without CHANGED: all of it. Prints `done` and exits 0 when the memory still holds what was
+// written.
 
 #include <chrono>
 #include <cstdint>
+#include <random>
 #include <thread>
+#include <vector>
 
 #include "tests/bench/programs/cuda_check.h"
 
 namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
 
 constexpr char kHoldKernel[] = R"(
 .version 7.5
@@ -34,14 +43,15 @@ AGAIN:
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: swap_job BYTES ROUNDS BUSY_MS PAUSE_MS\n");
+  if (argc != 5 && argc != 6) {
+    std::fprintf(stderr, "usage: swap_job BYTES ROUNDS BUSY_MS PAUSE_MS [CHANGED]\n");
     return 2;
   }
   const std::size_t bytes = std::strtoull(argv[1], nullptr, 10);
   const int rounds = std::atoi(argv[2]);
   std::uint64_t busy_ns = std::strtoull(argv[3], nullptr, 10) * 1'000'000;
   const auto pause = std::chrono::milliseconds(std::atoi(argv[4]));
+  const int changed = argc == 6 ? std::atoi(argv[5]) : 100;
 
   CUdevice device;
   CUcontext context;
@@ -55,26 +65,31 @@ int main(int argc, char** argv) {
   CHECK_CU(cuModuleGetFunction(&hold, module, "hold"));
   CUdeviceptr memory;
   CHECK_CU(cuMemAlloc(&memory, bytes));
-  CHECK_CU(cuMemsetD32(memory, 0, bytes / 4));
+  std::mt19937 random(static_cast<unsigned>(bytes));
+  std::vector<std::uint32_t> content(bytes / 4);
+  for (std::uint32_t& word : content) word = static_cast<std::uint32_t>(random());
+  CHECK_CU(cuMemcpyHtoD(memory, content.data(), bytes));
   void* arguments[] = {&busy_ns};
   for (int round = 0; round < rounds; ++round) {
-    // One word per round at a place of its own: the digest below sees a chunk that came back stale.
-    const std::size_t word =
-        static_cast<std::size_t>(round) * (bytes / 4 / static_cast<std::size_t>(rounds));
-    CHECK_CU(cuMemsetD32(memory + word * 4, static_cast<unsigned>(round) + 1, 1));
+    for (std::size_t piece = 0; piece < bytes / kPieceBytes; ++piece) {
+      const bool changes =
+          changed < 0 ? piece % static_cast<std::size_t>(-changed) == 0
+                      : piece * kPieceBytes * 100 < bytes * static_cast<std::size_t>(changed);
+      if (!changes) continue;
+      // At a place of its own in each round: a chunk that came back stale is seen below.
+      const std::size_t word = piece * kPieceBytes / 4 + static_cast<std::size_t>(round);
+      content[word] = ~content[word];
+      CHECK_CU(cuMemsetD32Async(memory + word * 4, content[word], 1, nullptr));
+    }
     CHECK_CU(cuLaunchKernel(hold, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
     CHECK_CU(cuCtxSynchronize());
     std::this_thread::sleep_for(pause);
   }
-  for (int round = 0; round < rounds; ++round) {
-    const std::size_t word =
-        static_cast<std::size_t>(round) * (bytes / 4 / static_cast<std::size_t>(rounds));
-    std::uint32_t value = 0;
-    CHECK_CU(cuMemcpyDtoH(&value, memory + word * 4, sizeof value));
-    if (value != static_cast<std::uint32_t>(round) + 1) {
-      std::fprintf(stderr, "swap_job: word of round %d holds %u\n", round, value);
-      return 1;
-    }
+  std::vector<std::uint32_t> found(content.size());
+  CHECK_CU(cuMemcpyDtoH(found.data(), memory, bytes));
+  if (found != content) {
+    std::fprintf(stderr, "swap_job: the memory holds something else than was written\n");
+    return 1;
   }
   CHECK_CU(cuMemFree(memory));
   CHECK_CU(cuDevicePrimaryCtxRelease(device));

@@ -39,6 +39,8 @@ TEST_F(ManagerTest, MessagesOutOfPlaceOrRangeAreRefused) {
   breaks(Type::kEvicted, wire::Evicted{});
   breaks(Type::kSlabRequest, wire::SlabRequest{5});
   breaks(Type::kSlabReturn, wire::Slab{99, 1});
+  breaks(Type::kPaged, wire::Paged{2, 0, 0, 0, 0, 0, 0});
+  breaks(Type::kPaged, wire::Paged{0, 0, ~std::uint64_t{0}, 0, 0, 0, 0});
   breaks(Type::kResumeState, wire::ResumeState{});
   breaks(Type::kWantLease, wire::LeaseRef{});
   wire::Activity activity{};

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "shim/chunk_hash.h"
+
 namespace plexrl::shim::testing {
 namespace {
 
@@ -190,12 +192,97 @@ CUresult mem_alloc(CUdeviceptr* address, std::size_t bytes) {
   if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   *address = fake->next_address;
   fake->next_address += bytes;
+  fake->own_memory[*address].resize(bytes);
   return CUDA_SUCCESS;
 }
 
-CUresult mem_free(CUdeviceptr) {
+CUresult mem_free(CUdeviceptr address) {
   COUNT(cuMemFree_v2);
+  fake->own_memory.erase(address);
   return CUDA_SUCCESS;
+}
+
+CUresult host_alloc(void** host, std::size_t bytes, unsigned int) {
+  COUNT(cuMemHostAlloc);
+  *host = ::operator new(bytes);
+  fake->pinned[reinterpret_cast<std::uint64_t>(*host)] = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult host_device_pointer(CUdeviceptr* address, void* host, unsigned int) {
+  COUNT(cuMemHostGetDevicePointer_v2);
+  *address = reinterpret_cast<std::uint64_t>(host);
+  return CUDA_SUCCESS;
+}
+
+CUresult free_host(void* host) {
+  COUNT(cuMemFreeHost);
+  fake->pinned.erase(reinterpret_cast<std::uint64_t>(host));
+  ::operator delete(host);
+  return CUDA_SUCCESS;
+}
+
+CUresult memset_words(CUdeviceptr address, unsigned int word, std::size_t count, CUstream) {
+  COUNT(cuMemsetD32Async);
+  std::vector<std::byte> bytes(4 * count);
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(&bytes[4 * i], &word, sizeof word);
+  return fake->write(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---- the one kernel
+
+CUresult module_load(CUmodule* module, const void* image) {
+  COUNT(cuModuleLoadData);
+  if (std::strcmp(static_cast<const char*>(image), chunk_hash::kPtx) != 0) {
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  *module = new_object<CUmodule>();
+  return CUDA_SUCCESS;
+}
+
+CUresult module_unload(CUmodule) {
+  COUNT(cuModuleUnload);
+  return CUDA_SUCCESS;
+}
+
+CUresult module_get_function(CUfunction* function, CUmodule, const char* name) {
+  COUNT(cuModuleGetFunction);
+  if (std::strcmp(name, chunk_hash::kName) != 0) return CUDA_ERROR_NOT_FOUND;
+  *function = new_object<CUfunction>();
+  return CUDA_SUCCESS;
+}
+
+CUresult launch_kernel(CUfunction, unsigned int grid, unsigned int, unsigned int, unsigned int,
+                       unsigned int, unsigned int, unsigned int, CUstream, void** arguments,
+                       void**) {
+  COUNT(cuLaunchKernel);
+  std::uint64_t values[5];  // in, bytes, key, out, differs
+  for (int i = 0; i < 5; ++i) std::memcpy(&values[i], arguments[i], sizeof values[i]);
+  std::vector<std::byte> in(values[1]);
+  std::vector<std::byte> key(chunk_hash::kKeyBytes);
+  if (!fake->read(values[0], &in) || !fake->read(values[2], &key)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::size_t blocks = chunk_hash::blocks(in.size());
+  if (grid * chunk_hash::kWarpsPerGridBlock < blocks) return CUDA_ERROR_INVALID_VALUE;
+  std::uint32_t first = 0;
+  std::memcpy(&first, in.data(), sizeof first);
+  std::vector<std::byte> out(blocks * chunk_hash::kOutBytes);
+  bool differs = false;
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const std::size_t at = block * chunk_hash::kBlockBytes;
+    std::uint64_t sums[chunk_hash::kStreams];
+    differs |= chunk_hash::hash_block(&in[at], std::min(chunk_hash::kBlockBytes, in.size() - at),
+                                      key.data(), first, sums);
+    std::memcpy(&out[block * chunk_hash::kOutBytes], sums, sizeof sums);
+  }
+  if (!fake->write(values[3], out)) return CUDA_ERROR_INVALID_VALUE;
+  if (values[4] == 0) return CUDA_SUCCESS;
+  std::vector<std::byte> repeat(sizeof(chunk_hash::Repeat));
+  if (!fake->read(values[4], &repeat)) return CUDA_ERROR_INVALID_VALUE;
+  if (differs) repeat[0] = std::byte{1};
+  std::memcpy(&repeat[offsetof(chunk_hash::Repeat, first)], &first, sizeof first);
+  return fake->write(values[4], repeat) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult host_register(void* address, std::size_t bytes, unsigned int) {
@@ -338,6 +425,14 @@ void fill_table() {
   driver.cuStreamWaitEvent = &stream_wait_event;
   driver.cuMemAlloc_v2 = &mem_alloc;
   driver.cuMemFree_v2 = &mem_free;
+  driver.cuMemHostAlloc = &host_alloc;
+  driver.cuMemHostGetDevicePointer_v2 = &host_device_pointer;
+  driver.cuMemFreeHost = &free_host;
+  driver.cuMemsetD32Async = &memset_words;
+  driver.cuModuleLoadData = &module_load;
+  driver.cuModuleUnload = &module_unload;
+  driver.cuModuleGetFunction = &module_get_function;
+  driver.cuLaunchKernel = &launch_kernel;
   driver.cuMemHostRegister_v2 = &host_register;
   driver.cuMemHostUnregister = &host_unregister;
   driver.cuMemcpyDtoHAsync_v2 = &copy_to_host;
@@ -372,9 +467,9 @@ CUresult FakeDriver::count(const char* name) {
   const int number = ++counts_[name];
   const auto always = always_.find(name);
   if (always != always_.end()) return always->second;
-  static const std::set<std::string> give_back{"cuMemRelease", "cuEventDestroy_v2",
-                                               "cuStreamDestroy_v2", "cuMemHostUnregister",
-                                               "cuCtxPopCurrent_v2"};
+  static const std::set<std::string> give_back{
+      "cuMemRelease", "cuEventDestroy_v2", "cuStreamDestroy_v2", "cuMemHostUnregister",
+      "cuMemFree_v2", "cuMemFreeHost",     "cuModuleUnload",     "cuCtxPopCurrent_v2"};
   if (fails_one_in_ != 0 && give_back.count(name) == 0 && random_() % fails_one_in_ == 0) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -434,16 +529,36 @@ void FakeDriver::set_current(CUcontext context) {
   if (context != nullptr) current.push_back(context);
 }
 
+/// What is at `address`, and how many bytes follow there; null: nothing.
+std::pair<std::byte*, std::size_t> FakeDriver::find(std::uint64_t address) {
+  const auto own = own_memory.upper_bound(address);
+  if (own != own_memory.begin()) {
+    auto& [start, bytes] = *std::prev(own);
+    if (address - start < bytes.size()) {
+      return {bytes.data() + (address - start), bytes.size() - (address - start)};
+    }
+  }
+  const auto host = pinned.upper_bound(address);
+  if (host != pinned.begin()) {
+    const auto [start, bytes] = *std::prev(host);
+    if (address - start < bytes) {
+      return {reinterpret_cast<std::byte*>(address), bytes - (address - start)};
+    }
+  }
+  auto it = mappings.upper_bound(address);
+  if (it == mappings.begin()) return {};
+  --it;
+  const std::size_t offset = address - it->first;
+  if (offset >= it->second.bytes || !it->second.accessible) return {};
+  return {handles.at(it->second.handle).data() + offset, it->second.bytes - offset};
+}
+
 bool FakeDriver::copy(std::uint64_t address, std::byte* out, const std::byte* in,
                       std::size_t bytes) {
   while (bytes != 0) {
-    auto it = mappings.upper_bound(address);
-    if (it == mappings.begin()) return false;
-    --it;
-    const std::size_t offset = address - it->first;
-    if (offset >= it->second.bytes || !it->second.accessible) return false;
-    const std::size_t part = std::min(bytes, it->second.bytes - offset);
-    std::byte* const memory = handles.at(it->second.handle).data() + offset;
+    const auto [memory, left] = find(address);
+    if (memory == nullptr) return false;
+    const std::size_t part = std::min(bytes, left);
     if (out != nullptr) {
       std::memcpy(out, memory, part);
       out += part;

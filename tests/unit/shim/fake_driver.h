@@ -17,6 +17,8 @@ namespace plexrl::shim::testing {
 /// A driver that keeps state instead of a GPU: it fills plexrl::driver with functions that work on
 /// the newest FakeDriver.
 ///
+/// The one kernel that it knows is that of chunk_hash.h, which it runs at once.
+///
 /// Physical handles hold real bytes; an address is translated through the mappings, and a copy that
 /// meets an unmapped byte fails as the driver's does. HBM has a size. Copies happen at once.
 /// Streams and events are busy while a test says so. Any call can be told to fail at its N-th use.
@@ -64,6 +66,9 @@ class FakeDriver {
   std::size_t used = 0;
   std::map<std::uint64_t, std::vector<std::byte>> handles;
   std::map<std::uint64_t, Mapping> mappings;
+  std::map<std::uint64_t, std::vector<std::byte>>
+      own_memory;                               ///< of cuMemAlloc, not counted as used
+  std::map<std::uint64_t, std::size_t> pinned;  ///< of cuMemHostAlloc
   std::map<void*, std::size_t> registered;
   std::set<CUstream> busy;
   std::set<CUstream> streams;
@@ -78,6 +83,7 @@ class FakeDriver {
   bool has_vmm = true;
 
  private:
+  std::pair<std::byte*, std::size_t> find(std::uint64_t address);
   bool copy(std::uint64_t address, std::byte* out, const std::byte* in, std::size_t bytes);
 
   std::map<std::string, int> counts_;

@@ -46,6 +46,7 @@ class PagerTest : public ::testing::Test {
     context_ = driver_.make_context();
     driver_.set_current(context_);
     contexts_.add(context_, 0);
+    pager_.set_hashing(Pager::Hashing::kNever);
   }
 
   Range* allocate(std::size_t bytes) {

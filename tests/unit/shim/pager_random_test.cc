@@ -130,6 +130,7 @@ class RandomProgramTest : public testing::PagerTest,
 };
 
 TEST_P(RandomProgramTest, BytesSurvive) {
+  pager_.set_hashing(GetParam() % 2 == 0 ? Pager::Hashing::kNever : Pager::Hashing::kAlways);
   for (int round = 0; round < 12; ++round) {
     for (std::size_t i = below(6); i != 0; --i) allocate_or_free(random_);
     page(random_);
@@ -140,6 +141,7 @@ TEST_P(RandomProgramTest, BytesSurvive) {
 }
 
 TEST_P(RandomProgramTest, BytesSurviveFailingCalls) {
+  pager_.set_hashing(GetParam() % 2 == 0 ? Pager::Hashing::kNever : Pager::Hashing::kAlways);
   for (int round = 0; round < 12; ++round) {
     driver_.fail_at_random(0, 0);
     for (std::size_t i = below(6); i != 0; --i) allocate_or_free(random_);
@@ -153,6 +155,7 @@ TEST_P(RandomProgramTest, BytesSurviveFailingCalls) {
 }
 
 TEST_P(RandomProgramTest, BytesSurviveWhileOtherThreadsAllocateAndFree) {
+  pager_.set_hashing(Pager::Hashing::kAlways);
   for (int round = 0; round < 4; ++round) {
     std::vector<std::thread> others;
     for (int i = 0; i < 7; ++i) {

@@ -18,7 +18,7 @@ plexrl_driver_test(simgpu_entry_sweep_test entry_sweep_test.cc ${documented})
 target_include_directories(simgpu_entry_sweep_test PRIVATE ${CMAKE_CURRENT_BINARY_DIR})
 
 plexrl_driver_test(simgpu_module_test module_test.cc)
-plexrl_driver_test(simgpu_launch_test launch_test.cc)
+plexrl_driver_test(simgpu_launch_test launch_test.cc chunk_hash_test.cc)
 plexrl_driver_test(simgpu_graph_test graph_test.cc)
 plexrl_driver_test(simgpu_capture_test capture_test.cc)
 

@@ -53,10 +53,11 @@ add_library(plexrl_simgpu_api OBJECT
   ${simgpu_api_dir}/graph_memory.cc
   ${simgpu_api_dir}/launch.cc
   ${simgpu_api_dir}/module.cc
+  ${simgpu_api_dir}/native_kernel.cc
   ${simgpu_api_dir}/node_work.cc
   ${simgpu_api_dir}/occupancy.cc
   ${simgpu_api_dir}/proc_address.cc)
-target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_simgpu_image plexrl_cuda_headers)
+target_link_libraries(plexrl_simgpu_api PUBLIC plexrl_simgpu_image plexrl_chunk_hash plexrl_cuda_headers)
 # Only the driver API is exported, nothing of the libraries inside.
 target_link_options(plexrl_simgpu_api INTERFACE -Wl,--version-script=${simgpu_api_dir}/exports.map)
 set_property(TARGET plexrl_simgpu_api PROPERTY INTERFACE_LINK_DEPENDS ${simgpu_api_dir}/exports.map)

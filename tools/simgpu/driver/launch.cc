@@ -98,8 +98,8 @@ CUresult make_launch(const Function& function, const LaunchShape& shape, void** 
   config.cooperative = shape.is_cooperative;
   const CUresult result = collect_arguments(function, pointers, extra, &config.parameters);
   if (result != CUDA_SUCCESS) return result;
-  *operation =
-      std::make_unique<KernelOperation>(function.kernel, function.image, std::move(config));
+  *operation = std::make_unique<KernelOperation>(function.kernel, function.native, function.image,
+                                                 std::move(config));
   return CUDA_SUCCESS;
 }
 

@@ -116,7 +116,12 @@ CUresult load_module(Context* context, const std::vector<std::string>& sources, 
                      Module** module) {
   std::unique_ptr<ptx::Module> code;
   const CUresult result = load_ptx(sources, driver()->machine->spec().sm, &code, log);
-  return result != CUDA_SUCCESS ? result : make_module(context, std::move(code), module);
+  if (result != CUDA_SUCCESS) return result;
+  const CUresult made = make_module(context, std::move(code), module);
+  if (made != CUDA_SUCCESS) return made;
+  const NativeKernel* const native = native_kernel(sources);
+  for (const auto& [name, function] : (*module)->functions) function->native = native;
+  return CUDA_SUCCESS;
 }
 
 void unload_module(Module* module) {

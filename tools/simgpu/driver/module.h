@@ -11,6 +11,7 @@
 
 #include "tools/simgpu/driver/context.h"
 #include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/driver/native_kernel.h"
 #include "tools/simgpu/ptx/executor.h"
 
 /// Modules, libraries and their functions: what CUmodule, CUlibrary, CUfunction and CUkernel point
@@ -80,7 +81,8 @@ struct Function {
   const FunctionTag tag = FunctionTag::kFunction;
   Module* module = nullptr;
   const ptx::Kernel* kernel = nullptr;
-  std::shared_ptr<Image> image;  ///< nullptr after the module was unloaded
+  const NativeKernel* native = nullptr;  ///< that runs instead
+  std::shared_ptr<Image> image;          ///< nullptr after the module was unloaded
   FunctionSettings settings;
   OldLaunch old_launch;
 };

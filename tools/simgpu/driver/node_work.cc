@@ -238,8 +238,8 @@ CUresult set_kernel_attribute(NodeWork* work, int attribute, const CUlaunchAttri
     if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
     ptx::LaunchConfig config = launch->config();
     config.cooperative = value.cooperative != 0;
-    work->operation =
-        std::make_shared<KernelOperation>(launch->kernel(), function->image, std::move(config));
+    work->operation = std::make_shared<KernelOperation>(launch->kernel(), function->native,
+                                                        function->image, std::move(config));
   }
   work->attributes[attribute] = value;
   return CUDA_SUCCESS;

@@ -216,7 +216,23 @@ CUresult CallOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
   return result;
 }
 
+/// Device memory is all that such a kernel waits for.
+CUresult KernelOperation::run_native(const RunScope& scope, std::uint64_t* end_ns) {
+  Pace pace(scope);
+  const Spec& spec = driver()->machine->spec();
+  const int device = scope.context->device;
+  std::uint64_t bytes = 0;
+  const CUresult result = native_->run(device, config_, &bytes);
+  *end_ns = scope.start_ns + static_cast<std::uint64_t>(kLaunchNs * spec.slow) +
+            modelled_ns(static_cast<double>(bytes), spec.hbm_bytes_per_s);
+  pace.settle(*end_ns);
+  driver()->machine->counters(device).kernels.fetch_add(1, std::memory_order_relaxed);
+  pace.finish("kernel", ptx::info(*kernel_).name, 0, *end_ns);
+  return result;
+}
+
 CUresult KernelOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
+  if (native_ != nullptr) return run_native(scope, end_ns);
   Pace pace(scope);
   Driver* const d = driver();
   const Spec& spec = d->machine->spec();

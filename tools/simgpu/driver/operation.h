@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/simgpu/driver/native_kernel.h"
 #include "tools/simgpu/ptx/executor.h"
 
 namespace plexrl::simgpu {
@@ -124,8 +125,9 @@ class HostOperation final : public Operation {
 /// A kernel launch. `owner` keeps the module alive while the launch is queued.
 class KernelOperation final : public Operation {
  public:
-  KernelOperation(const ptx::Kernel* kernel, std::shared_ptr<void> owner, ptx::LaunchConfig config)
-      : kernel_(kernel), owner_(std::move(owner)), config_(std::move(config)) {}
+  KernelOperation(const ptx::Kernel* kernel, const NativeKernel* native,
+                  std::shared_ptr<void> owner, ptx::LaunchConfig config)
+      : kernel_(kernel), native_(native), owner_(std::move(owner)), config_(std::move(config)) {}
   /// Fills in the memory view, clock and print hook of `scope.context` itself.
   CUresult run(const RunScope& scope, std::uint64_t* end_ns) override;
   std::unique_ptr<Operation> clone() const override {
@@ -136,7 +138,10 @@ class KernelOperation final : public Operation {
   const ptx::LaunchConfig& config() const { return config_; }
 
  private:
+  CUresult run_native(const RunScope& scope, std::uint64_t* end_ns);
+
   const ptx::Kernel* kernel_;
+  const NativeKernel* native_;
   std::shared_ptr<void> owner_;
   ptx::LaunchConfig config_;
 };
