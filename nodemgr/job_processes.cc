@@ -91,6 +91,8 @@ JobSearch look_through(const std::string& entry, uid_t uid) {
     }
     const std::string process = cat("/proc/", pid);
     JobSearch::Answer answer = look_at(process, entry);
+    // Our own user's are hidden when they hide from everybody, as ssh-agent(1) does.
+    if (answer == JobSearch::Answer::kHidden && uid == ::geteuid()) continue;
     search.answer = std::max(search.answer, answer);
     if (answer != JobSearch::Answer::kFound) continue;
     search.answer = JobSearch::Answer::kUnclear;

@@ -27,7 +27,8 @@ struct JobSearch {
 ///
 /// No process is missed because it is started, or calls exec, meanwhile. Hidden are another user's
 /// from a caller without the capabilities for it. Not seen are processes that have overwritten
-/// their own environment block, as setproctitle(3) does.
+/// their own environment block, as setproctitle(3) does, and those of the caller's own user that
+/// nobody may look at (PR_SET_DUMPABLE).
 JobSearch find_process_of(const std::string& job_id, uid_t uid);
 
 /// To be called in a helper that was forked from a process of a job and is not part of that job:
