@@ -134,6 +134,18 @@ def case_manager_killed(jobs):
     jobs.expect_finished(*SEEDS)
 
 
+def case_manager_killed_while_queued(jobs):
+    """bob's promise finds no room beside ada's; managers die again and again meanwhile: bob stays queued, and both finish."""
+    small = {"PLEXRL_HOST_BUDGET": "2MiB"}
+    jobs.start("ada", **small)
+    jobs.wait_for(lambda states: "ada" in states, "ada")
+    jobs.start("bob", **small)
+    for _ in range(7):  # more often than plexrl-run tries a manager that never took the job
+        jobs.wait_for(lambda states: states.get("bob", ("", []))[0] == "queued" and "ada" in states, "bob in the queue beside ada")
+        os.kill(jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"], signal.SIGKILL)
+    jobs.expect_finished(*SEEDS)
+
+
 def case_run_killed(jobs):
     """plexrl-run dies; its job goes on to the end, and so does the other."""
     jobs.sandbox.start_manager()

@@ -78,7 +78,8 @@ absl::StatusOr<Connected> find_manager(const Options& options, const Installatio
   return absl::UnavailableError(absl::StrCat("no node manager answers (", problem.message(), ")"));
 }
 
-// Waits for the verdict. Unavailable: the manager went away before it gave one.
+// Waits for the verdict. Unavailable: the manager went away before it gave one; `say` was called
+// when the job had been put into its queue.
 absl::StatusOr<wire::JobAdmitted> wait_for_verdict(
     ManagerLink& link, const std::function<void(const std::string&)>& say) {
   std::string last_notice;
@@ -109,13 +110,16 @@ absl::StatusOr<Admission> get_admitted(const Options& options, const Installatio
   const char* const around = env.get("PLEXRL_JOB_ID");
   const auto parent = nodemgr::parse_id(around ? around : "");
   absl::Status problem;
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (int failures = 0; failures < kMaxAttempts; ++failures) {
     auto manager = find_manager(options, installation, env);
     if (!manager.ok()) return manager.status();
-    if (parent) problem = manager->link.name_parent({*parent});
+    problem = parent ? manager->link.name_parent({*parent}) : absl::OkStatus();
     if (problem.ok()) problem = manager->link.submit(submit);
     if (!problem.ok()) continue;
-    const auto admitted = wait_for_verdict(manager->link, say);
+    const auto admitted = wait_for_verdict(manager->link, [&](const std::string& notice) {
+      failures = -1;  // in the queue of a manager that worked: however many of them are killed
+      say(notice);
+    });
     if (admitted.ok()) {
       const bool is_another_users = manager->link.is_another_users();
       return Admission{std::move(manager->link),  manager->socket, is_another_users,
