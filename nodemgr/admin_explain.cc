@@ -69,6 +69,10 @@ void add_judgement(const AdminContext& context, const policy::Gang& gang, Json& 
   words += cat("; ", name_of(context, gang.waits_for), " is withdrawn ",
                is_open ? "not before something changes" : cat("in ", span(judgement.at - now)),
                ", by the rule '", judgement.reason, "'");
+  auto gang_of_holder = context.leases.gangs().find(static_cast<std::uint64_t>(gang.waits_for));
+  if (gang_of_holder == context.leases.gangs().end()) return;
+  std::string stopped = stopped_words(context.node, gang_of_holder->second);
+  if (!stopped.empty()) words += cat(", but its ", stopped);
 }
 
 Json gang_explained(const AdminContext& context, const LeaseGang& gang, const policy::Gang& state) {
@@ -89,6 +93,8 @@ Json gang_explained(const AdminContext& context, const LeaseGang& gang, const po
     words = "nothing was decided yet: it has not wanted a GPU";
   }
   add_judgement(context, state, json, words);
+  std::string stopped = stopped_words(context.node, gang);
+  if (!stopped.empty()) words += cat("; its ", stopped);
   if (state.is_kept_paused()) {
     words += state.holds_lease() && state.exclusive
                  ? "; paused by an administrator, but it can't be cut: it goes on until it ends"

@@ -30,8 +30,6 @@ std::uint64_t overhead_of(const Node& node, const Session& session, int gpu,
   return memory.overhead != 0 ? memory.overhead : node.ledger.overhead(session.id, gpu);
 }
 
-namespace {
-
 std::vector<pid_t> stopped_pids(const Node& node, const LeaseGang& gang) {
   std::vector<pid_t> pids;
   for (SessionKey id : gang.sessions) {
@@ -42,16 +40,25 @@ std::vector<pid_t> stopped_pids(const Node& node, const LeaseGang& gang) {
   return pids;
 }
 
+std::string stopped_words(const Node& node, const LeaseGang& gang) {
+  std::vector<pid_t> stopped = stopped_pids(node, gang);
+  if (stopped.empty()) return "";
+  return cat("process ", stopped.front(),
+             " is stopped (Ctrl-Z or SIGSTOP): continue it with fg or kill -CONT");
+}
+
+namespace {
+
 /// In words: who stands in the way, and why it takes time.
 Json waits_for(const AdminContext& context, const policy::Gang& state) {
+  if (state.is_kept_paused() && !state.holds_lease()) {
+    return "plexrl-ctl resume: an administrator has paused it";
+  }
   if (state.phase != policy::Phase::kWaiting || state.wait_reason.empty()) return nullptr;
   auto other = context.leases.gangs().find(static_cast<std::uint64_t>(state.waits_for));
   if (other == context.leases.gangs().end()) return state.wait_reason;
-  std::vector<pid_t> stopped = stopped_pids(context.node, other->second);
-  if (!stopped.empty()) {
-    return cat("job '", other->second.job->name, "': holder's process ", stopped.front(),
-               " is stopped (Ctrl-Z or SIGSTOP): continue it with fg or kill -CONT");
-  }
+  std::string stopped = stopped_words(context.node, other->second);
+  if (!stopped.empty()) return cat("job '", other->second.job->name, "': holder's ", stopped);
   return cat("job '", other->second.job->name, "': ", state.wait_reason);
 }
 

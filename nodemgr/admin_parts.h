@@ -30,4 +30,7 @@ Json gpu_list(std::uint64_t mask);
 std::uint64_t overhead_of(const Node& node, const Session& session, int gpu,
                           const SessionMemory& memory);
 
+/// "process N is stopped …" with the remedy, of the gang's first process that is; else empty.
+std::string stopped_words(const Node& node, const LeaseGang& gang);
+
 }  // namespace plexrl::nodemgr

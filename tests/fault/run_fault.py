@@ -372,6 +372,10 @@ def case_holder_stopped(jobs):
     jobs.sandbox.start_manager()
     start_both(jobs)
     holder, pids, waiter = stop_the_holder(jobs)
+    for name in (holder, waiter):
+        explained = jobs.sandbox.tool("plexrl-ctl", "explain", name, "--json")
+        if f"its process {pids[0]} is stopped" not in explained["gangs"][0]["text"]:
+            raise Failure(f"explain {name} does not say who is stopped: {explained}")
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     jobs.expect_finished(holder, waiter)

@@ -106,7 +106,8 @@ TEST(ReadTrace, AnEmptySegmentIsOneThatWasJustBegun) {
   const auto trace = read_trace({folder.path("000000.plxt")});
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_TRUE(trace->records.empty());
-  EXPECT_TRUE(trace->warnings.empty());
+  ASSERT_EQ(trace->warnings.size(), 1u);
+  EXPECT_THAT(trace->warnings[0], HasSubstr("000000.plxt: no records yet"));
 }
 
 TEST(ReadTrace, AFolderOfRunsMeansTheNewest) {
