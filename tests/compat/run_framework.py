@@ -106,8 +106,7 @@ def check(sandbox, names):
     for name in names:
         job = next(job["id"] for job in trace["summary"]["jobs"] if job["name"] == name)
         paging = [move for move in trace["paging"] if move["job"] == job]
-        out = len({move["epoch"] for move in paging if move["out_bytes"] > 0})
-        back = len({move["epoch"] for move in paging if move["in_bytes"] > 0})
+        out, back = lease_check.evictions_and_restores(paging)
         if min(out, back) < MOVES:
             raise Failure(f"{name} was evicted {out} times and restored {back} times, not {MOVES} times")
         moves.append(f"{name} {out} evictions and {back} restores")

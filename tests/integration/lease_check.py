@@ -150,6 +150,15 @@ def violations(trace, work):
         yield from window_violations(window, gangs, work, pagers, hashers, moved[window])
 
 
+def evictions_and_restores(moves):
+    """Of the trace's paging windows of a job: how many leases ended with contents leaving, and how many began with them coming back;
+    by a copy, or without one where they consist of one word or are still in the host."""
+    def leases(kind):
+        means = ("out_bytes", "in_bytes", "repeated_bytes", "unchanged_bytes")
+        return len({move["epoch"] for move in moves if move["kind"] == kind and any(move[by] > 0 for by in means)})
+    return leases("evict"), leases("load")
+
+
 def window_violations(window, gangs, work, pagers, hashers, moved):
     if window.kind == "evict":
         for piece in work:

@@ -52,8 +52,8 @@ def check_summary(trace):
     gaps = sum(gap["length_ns"] for gap in trace["gaps"]) / 1e9
     if not trace["summary"]["has_activity"] or not 0 < job["duty_ratio"] < 1 or not 0 < job["busy_s"] < job["held_s"]:
         raise Failure(f"a job that used the GPU half of the time: {job}")
-    if not close(job["busy_s"] + gaps, job["held_s"]) or not close(job["busy_s"], gpu["busy_s"]):
-        raise Failure(f"busy for {job['busy_s']} s and {gaps} s of gaps, of {job['held_s']} s held; the GPU: {gpu}")
+    if not close(job["busy_s"] + gaps, job["running_s"]) or not close(job["busy_s"], gpu["busy_s"]):
+        raise Failure(f"busy for {job['busy_s']} s and {gaps} s of gaps, of {job['running_s']} s running; the GPU: {gpu}")
 
 
 def close(a, b):

@@ -62,8 +62,7 @@ def check_paging(trace, least):
     """How many of the program's leases ended with bytes leaving, and how many began with bytes coming back."""
     program = next(job["id"] for job in trace["summary"]["jobs"] if job["name"] == "program")
     moves = [move for move in trace["paging"] if move["job"] == program]
-    out = len({move["epoch"] for move in moves if move["out_bytes"] > 0})
-    back = len({move["epoch"] for move in moves if move["in_bytes"] > 0})
+    out, back = lease_check.evictions_and_restores(moves)
     if least == 0 or out < least or back < least:
         raise Failure(f"the program was evicted {out} times and restored {back} times, not {least} times")
     return out, back

@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "proto/segment.h"
 
 namespace plexrl::trace {
@@ -113,9 +112,6 @@ absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
       if (!seen.insert(fs::weakly_canonical(file, error)).second) continue;
       if (auto status = read_segment(file, trace); !status.ok()) return status;
     }
-  }
-  if (trace.records.empty() && trace.warnings.empty()) {
-    trace.warnings.push_back(absl::StrCat(absl::StrJoin(paths, ", "), ": no records yet"));
   }
   std::stable_sort(trace.records.begin(), trace.records.end(),
                    [](const auto& a, const auto& b) { return a.at_ns() < b.at_ns(); });

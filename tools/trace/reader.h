@@ -22,8 +22,8 @@ std::size_t take_records(TraceChunk& chunk, RawTrace& trace);
 /// Reads segment files (*.plxt) and folders. A folder with segments is one run; of a folder that
 /// holds runs, the newest is taken. Segments of a run are read in the order of their names. A
 /// segment that is cut short or damaged is read as far as it goes; that is a warning, as are
-/// records left out (take_records), and that there are none. Errors: a path that is not there,
-/// can't be read, or holds no segment.
+/// records left out (take_records). Errors: a path that is not there, can't be read, or holds no
+/// segment.
 [[nodiscard]] absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths);
 
 /// The newest run (by its newest segment) of the folders given, as a path; NotFound when there is

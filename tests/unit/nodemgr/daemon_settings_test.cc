@@ -24,8 +24,13 @@ TEST(DaemonSettings, WhatChangesNothingIsNamed) {
   const char* const none[] = {nullptr};
   const char* const plain[] = {"plexrl-nodemgr", "--policy-grace", "7ms"};
   EXPECT_THAT(load_settings(3, plain, none)->without_effect, ::testing::IsEmpty());
-  const char* const reserved[] = {"plexrl-nodemgr", "--policy-hang-after", "5m",
-                                  "--policy-join-wait", "2s", "--policy-hang-action", "kill"};
+  const char* const reserved[] = {"plexrl-nodemgr",
+                                  "--policy-hang-after",
+                                  "5m",
+                                  "--policy-join-wait",
+                                  "2s",
+                                  "--policy-hang-action",
+                                  "kill"};
   EXPECT_THAT(load_settings(7, reserved, none)->without_effect,
               ElementsAre(HasSubstr("policy.hang_after = 5m has no effect yet"),
                           HasSubstr("policy.hang_action = kill has no effect yet"),

@@ -34,7 +34,7 @@ struct Spec {
   int sm = 75;                       ///< architecture: 75 or 80
   std::uint64_t seed = 0;  ///< draws the order in which the blocks of a kernel begin; 0: by number
   std::uint64_t stagger_ns = 0;  ///< each item of a stream begins later by up to this, by `seed`
-  double slow = 1.0;       ///< modelled times are multiplied by it
+  double slow = 1.0;             ///< modelled times are multiplied by it
   bool fixed_order =
       false;  ///< one kernel at a time in a process, so that float atomics are reproducible
   std::string log_path;  ///< device log, appended to; empty: none
