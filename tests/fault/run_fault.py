@@ -373,7 +373,7 @@ def case_holder_stopped(jobs):
     start_both(jobs)
     holder, pids, waiter = stop_the_holder(jobs)
     for name in (holder, waiter):
-        explained = jobs.sandbox.tool("plexrl-ctl", "explain", name, "--json")
+        explained = jobs.sandbox.tool("plexrl-ctl", "explain", name, "--json")["explain"]
         if f"its process {pids[0]} is stopped" not in explained["gangs"][0]["text"]:
             raise Failure(f"explain {name} does not say who is stopped: {explained}")
     for pid in pids:
