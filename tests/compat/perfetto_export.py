@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
@@ -18,6 +19,7 @@ import environments  # noqa: E402
 from sandbox import SKIPPED, Failure, Sandbox  # noqa: E402
 
 SEEDS = {"ada": 1, "bob": 2}
+GRANTS = 8
 MIB = 1 << 20
 
 
@@ -26,9 +28,15 @@ MIB = 1 << 20
 def run_jobs(sandbox):
     def rlvr(name):
         return [sandbox.build / "tests/bin/rlvr", "--name", name, "--seed", SEEDS[name], "--steps", 5, "--state-bytes", 90 * MIB,
-                "--rollout-ms", 60, "--tool-ms", 120, "--train-ms", 40]
+                "--rollout-ms", 60, "--tool-ms", 120, "--train-ms", 40, "--until", released]
+    released = sandbox.folder / "released"
     sandbox.start_manager()
-    for job in [sandbox.shared(rlvr(name), name) for name in SEEDS]:
+    jobs = [sandbox.shared(rlvr(name), name) for name in SEEDS]
+    # Both want the GPU until then, so that it changes hands, and memory moves, however slow the machine is.
+    while sandbox.ask_manager("status")["manager"]["grants"] < GRANTS and all(job.poll() is None for job in jobs):
+        time.sleep(0.02)
+    released.touch()
+    for job in jobs:
         sandbox.wait(job)
     sandbox.stop_manager()
 
