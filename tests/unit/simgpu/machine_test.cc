@@ -151,7 +151,12 @@ TEST_F(MachineTest, MakingAnyMachineRemovesWhatTheKilledLeft) {
   other.name = name_ + "-other";
   EXPECT_NE(open(other), nullptr);
   EXPECT_FALSE(has_memory());
-  EXPECT_NE(open(), nullptr) << "the name can be had again";
+  const auto again = open();
+  ASSERT_NE(again, nullptr) << "the name can be had again";
+  EXPECT_EQ(again->free_bytes(0), 62 * kMiB) << "what the dead had is still taken";
+  std::uint32_t id = 0;
+  ASSERT_TRUE(again->allocate(0, 2 * kMiB, &id));
+  again->frames(id).at(0)[5] = std::byte{7};
 }
 
 TEST_F(MachineTest, MakingAMachineLeavesTheMemoryOfTheLiving) {

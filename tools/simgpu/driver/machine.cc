@@ -127,7 +127,8 @@ bool Machine::join(std::string* error) {
     if (!lock_.is_current()) continue;  // removed by the last process before it was locked
     if (!attach(error)) return false;
     if (is_in_use()) reap();
-    const bool in_use = is_in_use() && has_pools();
+    // Of the dead alone, and wanted with other figures: a new machine.
+    const bool in_use = is_in_use() && (has_pools() || spec_.device_part() == state_->device_part);
     if (in_use && spec_.device_part() != state_->device_part) {
       *error = "PLEXRL_SIMGPU: '" + spec_.name + "' is in use with other figures (" +
                state_->device_part + "; asked for " + spec_.device_part() +
@@ -135,6 +136,8 @@ bool Machine::join(std::string* error) {
       return false;
     }
     if (!in_use && !initialise(error)) return false;
+    // What the dead had is still theirs until `free_delay` has passed; its contents are nobody's.
+    if (in_use && !has_pools() && !make_pools(error)) return false;
     if (!map_pools(error)) return false;
     for (int slot = 0; slot < kMaxProcesses && slot_ < 0; ++slot) {
       if (state_->processes[slot].pid == 0) slot_ = slot;
@@ -165,14 +168,21 @@ bool Machine::initialise(std::string* error) {
         static_cast<std::uint32_t>(spec_.memory_bytes / kFrameBytes);
     const std::string path = pool_file_path(folder_, spec_.name, i, spec_.memory_bytes);
     std::snprintf(device.pool_path, sizeof device.pool_path, "%s", path.c_str());
-    pool_fds_.push_back(make_pool_file(path, spec_.memory_bytes));
-    if (pool_fds_.back() < 0) {
-      *error = errno_text("can't make the memory of a simulated GPU, " + path);
-      return false;
-    }
   }
+  if (!make_pools(error)) return false;
   state_->version = kStateVersion;
   state_->magic = kStateMagic;
+  return true;
+}
+
+bool Machine::make_pools(std::string* error) {
+  for (int i = 0; i < spec_.gpus; ++i) {
+    const char* path = state_->devices[i].pool_path;
+    pool_fds_.push_back(make_pool_file(path, spec_.memory_bytes));
+    if (pool_fds_.back() >= 0) continue;
+    *error = errno_text(std::string("can't make the memory of a simulated GPU, ") + path);
+    return false;
+  }
   return true;
 }
 

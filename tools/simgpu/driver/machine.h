@@ -114,6 +114,7 @@ class Machine {
   bool is_in_use() const;
   bool has_pools() const;
   bool initialise(std::string* error);
+  bool make_pools(std::string* error);
   bool map_pools(std::string* error);
   void reap();
   void drop_holder(std::uint32_t id, int slot);
