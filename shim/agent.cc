@@ -66,7 +66,8 @@ void Agent::run() {
   while (!stopped_.load(std::memory_order_acquire)) {
     if (!parts_.client.is_connected() && !gave_up_) reconnect();
     const std::uint64_t pause = std::min(parts_.keeper.step(), share());
-    sleep(std::min(pause, report()));
+    const std::uint64_t longest = std::min(pause, report());
+    sleep(parts_.client.has_postponed() ? 0 : longest);
     receive();
   }
 }

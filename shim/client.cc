@@ -148,6 +148,7 @@ bool Client::map_pages(Packet& welcome) {
 
 void Client::disconnect() {
   connection_.close();
+  postponed_.clear();  // of a manager that is no more
   fail_waiting();
 }
 

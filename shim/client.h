@@ -57,6 +57,8 @@ class Client final : public SlabSource {
   /// Agent: the next packet that is not an answer to someone; null when nothing is left. Sets
   /// `*closed` when the connection broke.
   std::unique_ptr<Packet> next(bool* closed);
+  /// Packets that came while the agent asked: `next` has them, the socket does not. Agent only.
+  bool has_postponed() const noexcept { return !postponed_.empty(); }
 
   /// Bytes given back on GPU `gpu`: counted, sent later.
   void uncharge(std::uint32_t gpu, std::uint64_t bytes, bool unpageable);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace plexrl::shim::testing {
 namespace {
@@ -96,6 +97,9 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       }
       return;
     case wire::Type::kAttachGpu:
+      if (evicts_before_attached) {
+        connection_.send(wire::Type::kEvict, *std::exchange(evicts_before_attached, {}), 99);
+      }
       connection_.send(wire::Type::kAttached, wire::Attached{0, 0, promised}, packet->request);
       return;
     case wire::Type::kCharge: {

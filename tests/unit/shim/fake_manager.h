@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -53,6 +54,8 @@ class FakeManager {
   std::uint64_t drain_budget_ns = 20'000'000;
   std::uint64_t chunk_bytes = std::uint64_t{4} << 20;
   bool refuses = false;
+  /// Sent once, before the next attach is answered.
+  std::optional<wire::Evict> evicts_before_attached;
   bool sends_malformed_welcome = false;
   std::uint64_t generation = 1;
 

@@ -340,6 +340,17 @@ TEST_F(ProcessTest, AWaiterWaitsForTheNextManager) {
   wait_launched(1);
 }
 
+TEST_F(ProcessTest, WhatComesWhileTheAgentAsksIsNotSleptOn) {
+  allocate(4 * kMiB);
+  take_lease_back(hold_lease());
+  manager_.die();
+  manager_.evicts_before_attached = wire::Evict{0, 0, ~std::uint64_t{0}};
+  manager_.start();
+  const auto packet = manager_.wait_for(wire::Type::kEvicted);
+  EXPECT_EQ(packet->request, 99u);
+  EXPECT_EQ(packet->as<wire::Evicted>()->freed_bytes, 4 * kMiB);
+}
+
 TEST_F(ProcessTest, ADrainThatLosesItsManagerReopens) {
   const wire::Epoch epoch = hold_lease();
   take_lease_back(epoch);
