@@ -69,12 +69,7 @@ Received receive_packet(int socket, Packet& packet, std::string& why) {
 
 absl::Status send_packet(int socket, wire::Type type, std::uint64_t request,
                          std::span<const std::byte> body, std::span<const int> fds) {
-  wire::Header header{};
-  header.magic = wire::kMagic;
-  header.version = wire::kVersion;
-  header.type = static_cast<std::uint16_t>(type);
-  header.bytes = static_cast<std::uint32_t>(body.size());
-  header.request = request;
+  wire::Header header = wire::header_of(type, body.size(), request);
   iovec parts[2] = {{&header, sizeof header}, {const_cast<std::byte*>(body.data()), body.size()}};
   msghdr message{};
   message.msg_iov = parts;

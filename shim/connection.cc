@@ -86,12 +86,7 @@ bool Connection::is_open() const noexcept {
 
 bool Connection::send(wire::Type type, const void* body, std::size_t bytes, std::uint64_t request) {
   const PreservedErrno preserved;
-  wire::Header header{};
-  header.magic = wire::kMagic;
-  header.version = wire::kVersion;
-  header.type = static_cast<std::uint16_t>(type);
-  header.bytes = static_cast<std::uint32_t>(bytes);
-  header.request = request;
+  const wire::Header header = wire::header_of(type, bytes, request);
   std::vector<std::byte> packet(sizeof header + bytes);
   std::memcpy(packet.data(), &header, sizeof header);
   if (bytes != 0) std::memcpy(packet.data() + sizeof header, body, bytes);
@@ -116,11 +111,7 @@ bool Connection::send_now(const std::vector<std::byte>& packet, bool* would_bloc
 bool Connection::send_with_fds(wire::Type type, const void* body, std::size_t bytes, const int* fds,
                                std::size_t fd_count) {
   const PreservedErrno preserved;
-  wire::Header header{};
-  header.magic = wire::kMagic;
-  header.version = wire::kVersion;
-  header.type = static_cast<std::uint16_t>(type);
-  header.bytes = static_cast<std::uint32_t>(bytes);
+  wire::Header header = wire::header_of(type, bytes, 0);
   iovec parts[2] = {{&header, sizeof header}, {const_cast<void*>(body), bytes}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * wire::kMaxPacketFds)] = {};
   msghdr message{};

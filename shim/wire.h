@@ -124,6 +124,12 @@ struct Header {
 };
 static_assert(sizeof(Header) == 24);
 
+/// Of a packet in this version, with `bytes` of body.
+constexpr Header header_of(Type type, std::size_t bytes, std::uint64_t request) {
+  return {kMagic, kVersion, static_cast<std::uint16_t>(type), static_cast<std::uint32_t>(bytes),
+          0,      request};
+}
+
 struct Id128 {
   std::uint64_t hi;
   std::uint64_t lo;

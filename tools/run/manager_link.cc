@@ -73,12 +73,7 @@ bool ManagerLink::is_another_users() const {
 
 absl::Status ManagerLink::send(wire::Type type, const void* body, size_t bytes) {
   Packet packet{};
-  const wire::Header header{.magic = wire::kMagic,
-                            .version = wire::kVersion,
-                            .type = static_cast<std::uint16_t>(type),
-                            .bytes = static_cast<std::uint32_t>(bytes),
-                            .reserved = 0,
-                            .request = 1};
+  const wire::Header header = wire::header_of(type, bytes, 1);
   std::memcpy(packet.data(), &header, sizeof header);
   if (bytes != 0) std::memcpy(packet.data() + sizeof header, body, bytes);
   ssize_t sent;

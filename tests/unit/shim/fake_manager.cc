@@ -145,12 +145,7 @@ void FakeManager::welcome(const Packet& packet) {
 
 void FakeManager::send_with_fds(wire::Type type, const void* body, std::size_t bytes,
                                 std::uint64_t request, const std::vector<int>& fds) {
-  wire::Header header{};
-  header.magic = wire::kMagic;
-  header.version = wire::kVersion;
-  header.type = static_cast<std::uint16_t>(type);
-  header.bytes = static_cast<std::uint32_t>(bytes);
-  header.request = request;
+  wire::Header header = wire::header_of(type, bytes, request);
   iovec parts[2] = {{&header, sizeof header}, {const_cast<void*>(body), bytes}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * wire::kMaxPacketFds)] = {};
   msghdr message{};
