@@ -5,14 +5,13 @@ teams: who is no member of a team is refused before the command runs; `plexrl-ct
 and a bad file changes nothing.
 pause: a paused job gives its GPU back and does no work until it is resumed; priority, drain and undrain beside it.
 """
-import argparse
 import os
 import pwd
 import subprocess
 import sys
 import time
 
-from sandbox import LOOK_S, PATIENCE_S, Failure, Sandbox
+from sandbox import LOOK_S, PATIENCE_S, Failure, run_case
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -120,21 +119,4 @@ def wait_until(condition, program, what):
 CASES = {"teams": teams, "pause": pause}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("case", choices=[*CASES])
-    parser.add_argument("--build", required=True, help="the build folder")
-    options = parser.parse_args()
-    with Sandbox(options.build, memory="192MiB", spec="link=4GB/s,hbm=40GB/s,ctx=4MiB") as sandbox:
-        try:
-            found = CASES[options.case](sandbox)
-        except Failure as failure:
-            print(f"FAILED: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
-            return 1
-    print(found)
-    return 0
-
-
-sys.exit(main())
+sys.exit(run_case(__doc__, CASES, "link=4GB/s,hbm=40GB/s,ctx=4MiB"))

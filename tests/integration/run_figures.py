@@ -6,14 +6,13 @@ they must agree however fast the machine is.
 overhead: a process's context takes what the simulated GPU was told (ctx=); the manager measures that, and keeps it for the next run.
 departed: memory of a killed process is free as late as the simulated GPU was told (free_delay=); who needs it waits as long.
 """
-import argparse
 import json
 import os
 import signal
 import sys
 import time
 
-from sandbox import PATIENCE_S, Failure, Sandbox
+from sandbox import PATIENCE_S, Failure, run_case
 
 MIB = 1 << 20
 CONTEXT = 24 * MIB
@@ -166,21 +165,4 @@ def departed(sandbox):
 CASES = {"duty": duty, "overhead": overhead, "departed": departed}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("case", choices=[*CASES])
-    parser.add_argument("--build", required=True, help="the build folder")
-    options = parser.parse_args()
-    with Sandbox(options.build, memory="192MiB", spec=SPEC) as sandbox:
-        try:
-            found = CASES[options.case](sandbox)
-        except Failure as failure:
-            print(f"FAILED: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
-            return 1
-    print(found)
-    return 0
-
-
-sys.exit(main())
+sys.exit(run_case(__doc__, CASES, SPEC))

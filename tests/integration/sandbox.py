@@ -3,6 +3,7 @@
 Nothing is shared with another test or with the user's own PlexRL: the socket, the state folder and the simulated GPU's name belong
 to the sandbox, and `close` ends what it started (by the ids of their process groups) and removes the folder.
 """
+import argparse
 import json
 import os
 import pathlib
@@ -208,3 +209,22 @@ class Sandbox:
             print(f"kept: {self.folder}")
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def run_case(doc, cases, spec):
+    """The whole of a program `CASE --build DIR`: runs one of `cases` (name -> function of a Sandbox that returns what it found, in
+    words). Returns the exit status."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("case", choices=[*cases])
+    parser.add_argument("--build", required=True, help="the build folder")
+    options = parser.parse_args()
+    with Sandbox(options.build, memory="192MiB", spec=spec) as sandbox:
+        try:
+            found = cases[options.case](sandbox)
+        except Failure as failure:
+            print(f"FAILED: {failure}")
+            for process in sandbox.started:
+                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            return 1
+    print(found)
+    return 0

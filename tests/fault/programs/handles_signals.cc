@@ -17,14 +17,6 @@ void say_signal(int number) {
   if (write(STDOUT_FILENO, name, std::strlen(name)) < 0) _exit(1);
 }
 
-std::uint32_t hash32(std::uint32_t x) {
-  x ^= x >> 16;
-  x *= 0x7feb352du;
-  x ^= x >> 15;
-  x *= 0x846ca68bu;
-  return x ^ x >> 16;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {

@@ -22,14 +22,6 @@ void expect_sample(CUdeviceptr data, std::vector<std::uint32_t>& expected) {
   std::_Exit(1);
 }
 
-std::uint32_t hash32(std::uint32_t x) {
-  x ^= x >> 16;
-  x *= 0x7feb352du;
-  x ^= x >> 15;
-  x *= 0x846ca68bu;
-  return x ^ x >> 16;
-}
-
 }  // namespace
 
 int main() {

@@ -99,6 +99,14 @@ void Program::pause() {
   pause([] { std::this_thread::sleep_for(kPeerPoll); });
 }
 
+std::uint32_t hash32(std::uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x *= 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
 CUdeviceptr allocate(std::size_t bytes) {
   CUdeviceptr address;
   CHECK(cuMemAlloc(&address, bytes));

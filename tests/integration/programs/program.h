@@ -89,6 +89,9 @@ static void launch(CUfunction kernel, std::size_t threads, CUstream stream, Args
 
 CUdeviceptr allocate(std::size_t bytes);
 
+/// As the kernels have it (kernels.cu): `mix` makes hash32(word + seed) of a word.
+std::uint32_t hash32(std::uint32_t x);
+
 /// Bytes that depend on `seed` only.
 std::vector<unsigned char> pattern(std::size_t bytes, std::uint32_t seed);
 

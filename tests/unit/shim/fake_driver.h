@@ -83,6 +83,7 @@ class FakeDriver {
   bool has_vmm = true;
 
  private:
+  void become_the_driver();  ///< fake_driver_calls.cc has the calls
   std::pair<std::byte*, std::size_t> find(std::uint64_t address);
   bool copy(std::uint64_t address, std::byte* out, const std::byte* in, std::size_t bytes);
 
