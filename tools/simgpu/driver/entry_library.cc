@@ -78,7 +78,6 @@ SIMGPU_EXPORT CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   remove_library(library);
   for (const auto& [context, module] : library->modules) unload_module(module);
-  for (Kernel* kernel : library->kernels) kernel->library = nullptr;
   delete library;
   return CUDA_SUCCESS;
 }

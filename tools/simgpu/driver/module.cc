@@ -18,7 +18,9 @@ struct Registry {
   std::unordered_set<const void*> modules;
   std::unordered_set<const void*> libraries;
   std::unordered_map<const ptx::Kernel*, Function*> functions;
-  std::vector<std::unique_ptr<Function>> unloaded;  ///< what still has their handle gets an error
+  /// What still has the handle of one of these gets an error.
+  std::vector<std::unique_ptr<Function>> unloaded;
+  std::vector<std::unique_ptr<Kernel>> unloaded_kernels;
 };
 
 Registry& registry() {
@@ -153,6 +155,11 @@ void add_library(Library* library) {
 void remove_library(Library* library) {
   const std::lock_guard lock(registry().mutex);
   registry().libraries.erase(library);
+  for (Kernel* const kernel : library->kernels) {
+    kernel->library = nullptr;
+    registry().unloaded_kernels.emplace_back(kernel);
+  }
+  library->kernels.clear();
 }
 
 Library* find_library(CUlibrary handle) {

@@ -120,6 +120,7 @@ void unload_module(Module* module);
 Module* find_module(CUmodule handle);
 
 void add_library(Library* library);
+/// Takes the library's handle and its kernels' out of use.
 void remove_library(Library* library);
 Library* find_library(CUlibrary handle);
 /// The library's module in `context`, loaded on first use.
