@@ -13,14 +13,13 @@
 #include <filesystem>
 
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/places.h"
 
 namespace plexrl::nodemgr {
 
 std::string default_socket_path() {
-  if (::getuid() == 0) return "/run/plexrl/nodemgr.sock";
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/') return cat(runtime, "/plexrl/nodemgr.sock");
-  return cat("/tmp/plexrl-", ::getuid(), "/nodemgr.sock");
+  if (::getuid() == 0) return kSystemSocket;
+  return user_socket_folder(process_env()) + "/nodemgr.sock";
 }
 
 absl::Status prepare_socket_folder(const std::string& socket_path) {

@@ -20,6 +20,7 @@
 #include "nodemgr/log.h"
 #include "nodemgr/recovery.h"
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/places.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -33,15 +34,6 @@ constexpr int kPacketsPerTurn = 64;  // of one client, so that none keeps the ot
 /// plexrl-run starts a manager before it connects: time to do so before idleness counts.
 constexpr auto kFirstJobWithin = 30s;
 
-std::string default_state_dir() {
-  if (::getuid() == 0) return "/var/lib/plexrl";
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && state[0] == '/') {
-    return cat(state, "/plexrl");
-  }
-  const char* home = std::getenv("HOME");
-  return home != nullptr ? cat(home, "/.local/state/plexrl") : cat("/tmp/plexrl-", ::getuid());
-}
-
 std::string host_name() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
@@ -54,7 +46,8 @@ NodeOptions options_from(const settings::Values& values) {
   for (char& c : options.node) {
     if (c == '/') c = '_';  // it becomes part of a folder's name
   }
-  options.state_dir = values.is_set("state_dir") ? values.text("state_dir") : default_state_dir();
+  options.state_dir =
+      values.is_set("state_dir") ? values.text("state_dir") : default_state_folder(process_env());
   options.gpu_memory = values.bytes("gpu.memory");
   options.gpu_overhead = values.bytes("gpu.overhead");
   options.host_budget = values.bytes("host.budget");

@@ -1,16 +1,13 @@
 #include "tools/cli/socket_path.h"
 
-#include <unistd.h>
-
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
 
 namespace plexrl::cli {
 namespace {
 
-constexpr char kSystemState[] = "/var/lib/plexrl";
-constexpr char kSystemSocket[] = "/run/plexrl/nodemgr.sock";
+using nodemgr::kSystemSocket;
+using nodemgr::kSystemState;
 
 std::string value_of(const Env& env, const char* name) {
   const char* value = env(name);
@@ -18,10 +15,6 @@ std::string value_of(const Env& env, const char* name) {
 }
 
 }  // namespace
-
-Env process_env() {
-  return [](const char* name) { return std::getenv(name); };
-}
 
 std::string simgpu_name(const std::string& spec) {
   std::string name;
@@ -39,16 +32,11 @@ std::string simgpu_name(const std::string& spec) {
   return name;
 }
 
-std::string user_socket_folder(const Env& env) {
-  const std::string runtime = value_of(env, "XDG_RUNTIME_DIR");
-  return runtime.empty() ? "/tmp/plexrl-" + std::to_string(getuid()) : runtime + "/plexrl";
-}
-
 std::vector<SocketPath> socket_paths(const Env& env, const std::optional<std::string>& simgpu) {
   if (const std::string given = value_of(env, "PLEXRL_SOCKET"); !given.empty()) {
     return {{given, given == kSystemSocket}};
   }
-  const std::string folder = user_socket_folder(env);
+  const std::string folder = nodemgr::user_socket_folder(env);
   if (simgpu) return {{folder + "/simgpu-" + simgpu_name(*simgpu) + "/nodemgr.sock", false}};
   return {{kSystemSocket, true}, {folder + "/nodemgr.sock", false}};
 }
@@ -61,14 +49,7 @@ std::string admin_socket_path(const std::string& job_socket) {
 std::string state_folder(const Env& env, const std::optional<std::string>& simgpu) {
   // What the user names is meant as it is, for the simulated GPU too.
   if (const std::string data = value_of(env, "PLEXRL_DATA"); !data.empty()) return data;
-  std::string base;
-  if (const std::string state = value_of(env, "XDG_STATE_HOME"); !state.empty()) {
-    base = state + "/plexrl";
-  } else if (getuid() == 0) {
-    base = kSystemState;
-  } else {
-    base = value_of(env, "HOME") + "/.local/state/plexrl";
-  }
+  const std::string base = nodemgr::default_state_folder(env);
   return simgpu ? base + "/simgpu-" + simgpu_name(*simgpu) : base;
 }
 

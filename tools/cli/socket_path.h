@@ -1,19 +1,18 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "nodemgr/settings/places.h"
 
 /// Where node managers are found (docs/contract.md, row "sockets"), shared by plexrl-run and
 /// plexrl-ctl.
 namespace plexrl::cli {
 
-/// The environment, as a function so that tests need not change their own. Unset: nullptr.
-using Env = std::function<const char*(const char*)>;
-
-/// The process's own environment.
-Env process_env();
+using nodemgr::Env;
+using nodemgr::process_env;
+using nodemgr::user_socket_folder;
 
 struct SocketPath {
   std::string path;  ///< of the job socket; `admin.sock` lies beside it
@@ -34,13 +33,10 @@ std::string simgpu_name(const std::string& spec);
 /// own, simgpu-NAME/, so that managers of simulated and of real GPUs never mix.
 std::vector<SocketPath> socket_paths(const Env& env, const std::optional<std::string>& simgpu);
 
-/// The folder of a user's own sockets: $XDG_RUNTIME_DIR/plexrl, or /tmp/plexrl-UID.
-std::string user_socket_folder(const Env& env);
-
 /// The administration socket that belongs to a job socket.
 std::string admin_socket_path(const std::string& job_socket);
 
-/// $PLEXRL_DATA; else ${XDG_STATE_HOME:-~/.local/state}/plexrl, for root /var/lib/plexrl.
+/// $PLEXRL_DATA; else nodemgr::default_state_folder().
 /// With `simgpu`, the folder simgpu-NAME in it, except for $PLEXRL_DATA, which is taken as it is.
 std::string state_folder(const Env& env, const std::optional<std::string>& simgpu);
 

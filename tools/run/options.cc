@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 
 #include "nodemgr/settings/values.h"
 #include "shim/wire.h"
@@ -25,12 +26,21 @@ PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's s
 
 /// Options as text, before they are checked.
 struct RawOptions {
-  std::string memory, max_slowdown, max_wait, simgpu;
+  std::string priority, memory, max_slowdown, max_wait, simgpu;
   std::string evict = "page", export_kind = "job", cluster;
   int gpus = 0, nodes = 0;
 };
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+bool read_priority(const std::string& text, int* priority) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return false;
+  if (number < 0 || number > 100) return false;
+  *priority = number;
+  return true;
+}
 
 Stop usage(const std::string& error) { return {kPlexrlFailed, "", error}; }
 
@@ -58,7 +68,7 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
                  "the job's team; GPU time is shared by the weights of teams ([[team]] in the "
                  "manager's nodemgr.toml; 1 where it has none), then equally between their jobs")
       ->type_name("TEAM");
-  app.add_option("--priority", options.priority, "0 (last) to 100 (first) (default: 50)")
+  app.add_option("--priority", raw.priority, "0 (last) to 100 (first) (default: 50)")
       ->type_name("N");
   app.add_option("--memory", raw.memory,
                  "device memory promised to the job on each GPU (default: what is usable)")
@@ -127,8 +137,8 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
     if (time->count() <= 0) return "--max-wait " + raw.max_wait + ": give a time above zero";
     options.max_wait_ns = static_cast<std::uint64_t>(time->count());
   }
-  if (options.priority < 0 || options.priority > 100) {
-    return "--priority " + std::to_string(options.priority) + ": give a number from 0 to 100";
+  if (!raw.priority.empty() && !read_priority(raw.priority, &options.priority)) {
+    return "--priority " + raw.priority + ": give a number from 0 to 100";
   }
   if (options.name.empty()) options.name = base_name(options.command.front());
   if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
@@ -155,12 +165,9 @@ std::optional<std::string> take_environment(const cli::Env& env, Options& option
   };
   options.team = value_of("PLEXRL_TEAM");
   if (const std::string priority = value_of("PLEXRL_PRIORITY"); !priority.empty()) {
-    char* end = nullptr;
-    const long number = std::strtol(priority.c_str(), &end, 10);
-    if (*end != '\0' || number < 0 || number > 100) {
+    if (!read_priority(priority, &options.priority)) {
       return "PLEXRL_PRIORITY=" + priority + ": give a number from 0 to 100";
     }
-    options.priority = static_cast<int>(number);
   }
   const bool inside_a_job = !value_of("PLEXRL_JOB_ID").empty();
   if (!inside_a_job) raw.memory = value_of("PLEXRL_MEMORY");

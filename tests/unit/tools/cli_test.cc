@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <map>
 
@@ -75,6 +76,15 @@ TEST(SocketPaths, SimulatedGpusOfEachNameHaveAFolder) {
   EXPECT_EQ(socket_paths(env, "name=../x").at(0).path, "/r/plexrl/simgpu-.._x/nodemgr.sock");
   EXPECT_EQ(socket_paths(env, "").at(0).path, "/r/plexrl/simgpu-default/nodemgr.sock");
   EXPECT_EQ(state_folder(env, "name=a"), "/s/plexrl/simgpu-a");
+}
+
+TEST(SocketPaths, ARelativeFolderCountsAsUnset) {
+  const Env env = env_of({{"XDG_RUNTIME_DIR", "r"}, {"XDG_STATE_HOME", "s"}, {"HOME", "/h"}});
+  const std::string own = "/tmp/plexrl-" + std::to_string(getuid());
+  EXPECT_EQ(user_socket_folder(env), own);
+  EXPECT_EQ(socket_paths(env, "").at(0).path, own + "/simgpu-default/nodemgr.sock");
+  EXPECT_EQ(state_folder(env, std::nullopt),
+            getuid() == 0 ? "/var/lib/plexrl" : "/h/.local/state/plexrl");
 }
 
 }  // namespace

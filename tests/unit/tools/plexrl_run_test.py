@@ -136,7 +136,7 @@ class ExitStatus(Tree):
             self.assertIn("not built yet", err)
 
     def test_values_that_cant_be_read_are_quoted(self):
-        for option, value in (("--memory", "8GoB"), ("--max-wait", "soon"), ("--priority", "101")):
+        for option, value in (("--memory", "8GoB"), ("--max-wait", "soon"), ("--priority", "101"), ("--priority", "5x")):
             status, _, err = self.run_it(option, value, "--", "true")
             self.assertEqual(status, 125, option)
             self.assertIn(value, err)

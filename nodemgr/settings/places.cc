@@ -1,0 +1,40 @@
+#include "nodemgr/settings/places.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+/// "" for what is unset or no absolute path.
+std::string folder_in(const Env& env, const char* name) {
+  const char* const value = env(name);
+  return value != nullptr && value[0] == '/' ? value : "";
+}
+
+std::string temporary_folder() { return cat("/tmp/plexrl-", ::getuid()); }
+
+}  // namespace
+
+Env process_env() {
+  return [](const char* name) { return std::getenv(name); };
+}
+
+std::string user_socket_folder(const Env& env) {
+  const std::string runtime = folder_in(env, "XDG_RUNTIME_DIR");
+  return runtime.empty() ? temporary_folder() : runtime + "/plexrl";
+}
+
+std::string default_state_folder(const Env& env) {
+  if (const std::string state = folder_in(env, "XDG_STATE_HOME"); !state.empty()) {
+    return state + "/plexrl";
+  }
+  if (::getuid() == 0) return kSystemState;
+  const std::string home = folder_in(env, "HOME");
+  return home.empty() ? temporary_folder() : home + "/.local/state/plexrl";
+}
+
+}  // namespace plexrl::nodemgr
