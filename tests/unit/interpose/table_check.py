@@ -1,4 +1,5 @@
-"""driver_api.def has a row for every function that NVIDIA's headers declare, and no other.
+"""driver_api.def has a row for every function that NVIDIA's headers declare, and no other; and none simply passes whose parameters
+name device memory or a stream.
 
 usage: table_check.py COMPILER CUDA_INCLUDE_DIR INTERPOSE_DIR
 
@@ -11,20 +12,55 @@ import re
 import subprocess
 import sys
 
+# What names device memory, or a place where work is queued. Structures that hold one of them count as well.
+MEMORY_AND_QUEUES = {"CUstream", "CUdeviceptr", "CUdeviceptr_v1", "CUarray", "CUmipmappedArray", "CUgraphExec", "CUmemoryPool",
+                     "CUmemGenericAllocationHandle", "CUexternalMemory", "CUgraphicsResource", "CUtensorMap"}
+
 HEADERS = "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>\n"
 
 
-def declared(compiler, include_dir):
+def preprocessed(compiler, include_dir):
     command = [compiler, "-E", "-P", "-xc++", f"-I{include_dir}", "-"]
-    text = subprocess.run(command, input=HEADERS, capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(", text))
+    return subprocess.run(command, input=HEADERS, capture_output=True, text=True, check=True).stdout
+
+
+def declared(text):
+    """{function: its parameters}"""
+    return dict(re.findall(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(([^;]*)\)\s*;", text))
+
+
+def bodies(text):
+    """(name, what is inside) of every structure and union."""
+    for opening in re.finditer(r"\b(?:struct|union)\s*(\w*)\s*\{", text):
+        end, depth = opening.end(), 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        body = text[opening.end():end - 1]
+        typedef = re.match(r"\s*(\w*)\s*;", text[end:])
+        for name in filter(None, (opening.group(1), typedef and typedef.group(1))):
+            yield name, body
+
+
+def sensitive_types(text):
+    """MEMORY_AND_QUEUES, and every type of the headers that holds one or is another name for one."""
+    inside = [(name, set(re.findall(r"\w+", body))) for name, body in bodies(text)]
+    inside += [(new, {old}) for old, new in re.findall(r"typedef\s+(?:struct\s+|union\s+)?(\w+)\s*\**\s*(\w+)\s*;", text)]
+    found = set(MEMORY_AND_QUEUES)
+    while True:
+        more = {name for name, words in inside if words & found and name.startswith("CU")} - found
+        if not more:
+            return found
+        found |= more
 
 
 def in_table(interpose_dir):
-    rows = re.findall(r"^API\((\w+),", (interpose_dir / "driver_api.def").read_text(), re.M)
-    if len(rows) != len(set(rows)):
-        sys.exit(f"rows that occur twice: {sorted(r for r in set(rows) if rows.count(r) > 1)}")
-    return set(rows)
+    """{function: class}"""
+    rows = re.findall(r"^API\((\w+),\s*\d+,\s*(\w+),", (interpose_dir / "driver_api.def").read_text(), re.M)
+    names = [name for name, _ in rows]
+    if len(names) != len(set(names)):
+        sys.exit(f"rows that occur twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
+    return dict(rows)
 
 
 def in_stub(include_dir):
@@ -38,15 +74,23 @@ def in_stub(include_dir):
 
 def main(compiler, include_dir, interpose_dir):
     table = in_table(pathlib.Path(interpose_dir))
-    header = declared(compiler, include_dir)
+    text = preprocessed(compiler, include_dir)
+    header = declared(text)
     stub = in_stub(pathlib.Path(include_dir))
     if len(header) < 600:
         sys.exit(f"only {len(header)} functions found in {include_dir}/cuda.h")
-    for what, names in (("cuda.h", header - table), ("the stub of libcuda", stub - table)):
+    for what, names in (("cuda.h", set(header) - set(table)), ("the stub of libcuda", stub - set(table))):
         if names:
             sys.exit(f"in {what} but not in driver_api.def: {sorted(names)}")
-    if table - header:
-        sys.exit(f"in driver_api.def but not in cuda.h: {sorted(table - header)}")
+    if set(table) - set(header):
+        sys.exit(f"in driver_api.def but not in cuda.h: {sorted(set(table) - set(header))}")
+    sensitive = sensitive_types(text)
+    if not {"CUDA_MEMCPY3D", "CUlaunchConfig", "CUgraphNodeParams"} <= sensitive:
+        sys.exit(f"structures with device memory in them were not recognised: {sorted(sensitive)}")
+    silent = sorted(name for name, cls in table.items()
+                    if cls == "pass" and sensitive & set(re.findall(r"\w+", header[name])))
+    if silent:
+        sys.exit(f"of class pass, but their parameters name memory or streams: give them another class, or `through` and a reason: {silent}")
 
 
 main(*sys.argv[1:])

@@ -279,6 +279,24 @@ TEST_F(ProcessTest, AContextWithoutRoomWaitsForTheLeaseAndForNeighboursToLeave) 
   contexts().remove(made);
 }
 
+TEST_F(ProcessTest, AFunctionThatIsLoadedLateWaitsForRoomAsItsModuleWould) {
+  allocate(1);  // attaches the GPU
+  driver_.fail_always("cuModuleGetFunction", CUDA_ERROR_OUT_OF_MEMORY);
+  CUfunction found = nullptr;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  std::thread job([&] {
+    driver_.set_current(context_);
+    result = shim::cuModuleGetFunction(&found, nullptr, "none of this name");
+  });
+  manager_.wait_for(wire::Type::kWantLease);
+  manager_.grant_and_run();
+  manager_.wait_for(wire::Type::kWantLease);  // holds it, and lacks memory
+  driver_.fail_always("cuModuleGetFunction", CUDA_ERROR_NOT_FOUND);
+  job.join();
+  EXPECT_EQ(result, CUDA_ERROR_NOT_FOUND);
+  driver_.fail_always("cuModuleGetFunction", CUDA_SUCCESS);
+}
+
 TEST_F(ProcessTest, WhatStaysTheDriversIsChargedAndReported) {
   CUdeviceptr pooled = 0x5000;
   const interpose::CountedCall call{interpose::Api::cuMemAllocAsync,
