@@ -1,4 +1,6 @@
 // Device memory by job, process and kind, as the administration socket tells of it.
+#include <algorithm>
+
 #include "nodemgr/admin_parts.h"
 #include "nodemgr/ids.h"
 
@@ -66,7 +68,12 @@ void add_memory_rows(Json& rows, const Node& node, const Session& session, int g
         why_not_pageable(kind));
   }
   if (memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kContext)] == 0) {
-    add("context", overhead_of(node, session, gpu, memory), "hbm", "no",
+    // Managed memory is not charged, so what the driver shows beside the charges has it too: that
+    // much of it has its own row.
+    std::uint64_t bytes = overhead_of(node, session, gpu, memory);
+    if (memory.overhead != 0)
+      bytes -= std::min(bytes, memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kManaged)]);
+    add("context", bytes, "hbm", "no",
         memory.overhead != 0 ? "the process's context and modules, as the driver shows them"
                              : "set aside for the process's context and modules");
   }

@@ -4,11 +4,13 @@
 duty: a job uses the simulated GPU about half of the time. plexrl-ctl and the trace both get their figures from the same edges, so
 they must agree however fast the machine is.
 overhead: a process's context takes what the simulated GPU was told (ctx=); the manager measures that, and keeps it for the next run.
+kinds: plexrl-ctl memory names what the driver owns, with its size and reason, and all of its rows together are what the GPU shows.
 departed: memory of a killed process is free as late as the simulated GPU was told (free_delay=); who needs it waits as long.
 """
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -19,6 +21,9 @@ CONTEXT = 24 * MIB
 MODULES = 8 * MIB
 FREE_DELAY_S = 4
 SPEC = f"link=4GB/s,hbm=40GB/s,vmm=20us,ctx={CONTEXT // MIB}MiB,free_delay={FREE_DELAY_S}s"
+# Program, kind, bytes that it has when it pauses first, and what the reason says.
+DRIVER_MEMORY = [("managed_memory", "managed", 6 * MIB, "the driver itself moves it")]
+ROUNDS = 0  # of the antagonist, in the page shared with the program (programs/peer.h)
 ROUNDING = 0.02  # the two reports begin to count some milliseconds apart
 
 
@@ -162,7 +167,56 @@ def departed(sandbox):
     return f"the second job got the GPU {waited:.3f} s after the first one's death (free_delay {FREE_DELAY_S} s)"
 
 
-CASES = {"duty": duty, "overhead": overhead, "departed": departed}
+def rows_of(sandbox):
+    return sandbox.tool("plexrl-ctl", "memory", "--json")["memory"]
+
+
+def gpu_bytes(sandbox, pid):
+    """What the simulated GPU itself counts of a process."""
+    told = json.loads(subprocess.run([sandbox.build / "lib/plexrl/simgpu/simgpu-stat", f"{sandbox.name}-shared", "--json"], check=True,
+                                     env=sandbox.environment(), stdout=subprocess.PIPE).stdout)
+    return next(process["bytes"] for process in told["gpus"][0]["processes"] if process["pid"] == pid)
+
+
+def end_pauses(sandbox, job):
+    """Plays the neighbour until the job ends."""
+    deadline = time.monotonic() + PATIENCE_S
+    while job.poll() is None and time.monotonic() < deadline:
+        sandbox.set_peer(ROUNDS, sandbox.peer()["rounds"] + 1)
+        time.sleep(0.005)
+
+
+def kinds(sandbox):
+    """Each program is looked at in its first pause, which lasts until we say that a neighbour has run."""
+    sandbox.start_manager()
+    found = []
+    for program, kind, least, reason in DRIVER_MEMORY:
+        job = sandbox.shared([sandbox.build / "tests/integration/programs" / program], program, PLEXRL_TEST_PEER=sandbox.peer_file)
+
+        def row_shown():
+            if job.poll() is not None:
+                sandbox.wait(job)
+                raise Failure(f"{program} ended without a pause")
+            return any(row["kind"] == kind and row["bytes"] >= least for row in rows_of(sandbox))
+
+        wait_until(row_shown, f"{program}: a row of kind {kind} with at least {least} bytes")
+
+        def rows_are_the_gpus():
+            rows = [row for row in rows_of(sandbox) if row["tier"] == "hbm"]
+            return sum(row["bytes"] for row in rows) == gpu_bytes(sandbox, rows[0]["pid"])
+
+        wait_until(rows_are_the_gpus, f"{program}: the rows are together what the GPU shows of the process")
+        row = next(row for row in rows_of(sandbox) if row["kind"] == kind)
+        if row["tier"] != "hbm" or row["pageable"] != "no" or reason not in row["reason"]:
+            raise Failure(f"{program}: {row}")
+        found.append(f"{kind} {row['bytes']} bytes")
+        end_pauses(sandbox, job)
+        sandbox.wait(job)
+    sandbox.stop_manager()
+    return "plexrl-ctl memory: " + ", ".join(found)
+
+
+CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "departed": departed}
 
 
 sys.exit(run_case(__doc__, CASES, SPEC))

@@ -108,6 +108,11 @@ void Addresses::unmap(int device, std::uint64_t base, std::uint64_t bytes) {
     (entry++)->store(nullptr, std::memory_order_release);
 }
 
+void Addresses::hide_from_host(std::uint64_t base, std::uint64_t bytes) {
+  mmap(reinterpret_cast<void*>(base), bytes, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 void Addresses::share(int from, int to, std::uint64_t base, std::uint64_t bytes) {
   for (std::uint64_t page = (base - arena_) >> kPageShift;
        page <= (base + bytes - 1 - arena_) >> kPageShift; ++page) {

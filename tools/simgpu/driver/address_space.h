@@ -29,9 +29,9 @@ struct Range {
   void* pool = nullptr;
 };
 
-/// The device addresses of this process: one arena for all devices, never accessible to the host,
-/// and a page table a device. Host memory that devices may use (pinned, registered) is in the same
-/// table of ranges.
+/// The device addresses of this process: one arena for all devices, accessible to the host only
+/// where managed memory is, and a page table a device. Host memory that devices may use (pinned,
+/// registered) is in the same table of ranges.
 ///
 /// Threads: any. Translation (`AddressSpace::pages`) takes no lock; `find` and `host_range` take a
 /// shared one.
@@ -51,6 +51,8 @@ class Addresses {
   /// Makes [base, …) mean `frames` for `device`, or nothing when `frames` is empty.
   void map(int device, std::uint64_t base, const std::vector<std::byte*>& frames);
   void unmap(int device, std::uint64_t base, std::uint64_t bytes);
+  /// Takes back what the host has at these addresses (Machine::map_for_host).
+  static void hide_from_host(std::uint64_t base, std::uint64_t bytes);
   /// Gives device `to` what device `from` has at these addresses.
   void share(int from, int to, std::uint64_t base, std::uint64_t bytes);
 

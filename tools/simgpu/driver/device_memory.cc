@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/managed.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -81,13 +82,11 @@ bool find_allocation(std::uint64_t address, std::uint32_t* id, std::uint64_t* of
   return true;
 }
 
-CUresult allocate_device(Context* context, std::uint64_t bytes, Range::Kind kind,
-                         std::uint64_t* address) {
+CUresult allocate_device(Context* context, std::uint64_t bytes, std::uint64_t* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Driver* const d = driver();
   Range range;
   range.bytes = bytes;
-  range.kind = kind;
   range.device = context->device;
   range.context = context;
   range.id = d->addresses.next_id();
@@ -117,7 +116,9 @@ CUresult free_device(std::uint64_t address) {
     return CUDA_ERROR_INVALID_VALUE;
   Range range;
   if (!d->addresses.remove(address, &range)) return CUDA_ERROR_INVALID_VALUE;
-  if (range.allocation == 0) {
+  if (range.kind == Range::Kind::kManaged) {
+    release_managed(range);
+  } else if (range.allocation == 0) {
     auto* const owner = static_cast<Context*>(range.context);
     const std::lock_guard lock(owner->mutex);
     owner->blocks->free(address);

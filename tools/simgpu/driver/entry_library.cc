@@ -144,14 +144,21 @@ SIMGPU_EXPORT CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* byt
   return CUDA_SUCCESS;
 }
 
-// PTX has no managed variables once they are linked in, and no unified functions.
 SIMGPU_EXPORT CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes,
-                                                   CUlibrary library, const char* name) {
+                                                   CUlibrary handle, const char* name) {
   SIMGPU_ENTER(cuLibraryGetManaged);
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  return find_library(library) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
+  const Library* const library = find_library(handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // "Shared across devices and … registered when the library is loaded into at least one context"
+  ManagedVariables::Variable variable;
+  if (!library->managed->find(name, &variable)) return CUDA_ERROR_NOT_FOUND;
+  if (dptr != nullptr) *dptr = variable.address;
+  if (bytes != nullptr) *bytes = variable.bytes;
+  return CUDA_SUCCESS;
 }
 
+// PTX has no unified functions.
 SIMGPU_EXPORT CUresult CUDAAPI cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library,
                                                            const char* symbol) {
   SIMGPU_ENTER(cuLibraryGetUnifiedFunction);

@@ -96,7 +96,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes)
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   std::uint64_t address = 0;
-  const CUresult result = allocate_device(context, bytes, Range::Kind::kDevice, &address);
+  const CUresult result = allocate_device(context, bytes, &address);
   if (result == CUDA_SUCCESS) *pointer = address;
   return result;
 }
@@ -110,7 +110,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* 
     return CUDA_ERROR_INVALID_VALUE;
   const std::size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
   std::uint64_t address = 0;
-  const CUresult result = allocate_device(context, row * height, Range::Kind::kDevice, &address);
+  const CUresult result = allocate_device(context, row * height, &address);
   if (result == CUDA_SUCCESS) {
     *pointer = address;
     *pitch = row;
@@ -203,7 +203,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned in
     return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
   }
   for (const Range& range : driver()->addresses.ranges_of(other)) {
-    if (!driver()->addresses.in_arena(range.base)) continue;
+    if (!driver()->addresses.in_arena(range.base) || range.kind == Range::Kind::kManaged) continue;
     driver()->addresses.share(other->device, context->device, range.base, range.bytes);
   }
   return CUDA_SUCCESS;
@@ -216,7 +216,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
   if ((context->peers.fetch_and(~(1 << other->device)) >> other->device & 1) == 0)
     return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
   for (const Range& range : driver()->addresses.ranges_of(other)) {
-    if (driver()->addresses.in_arena(range.base))
+    if (driver()->addresses.in_arena(range.base) && range.kind != Range::Kind::kManaged)
       driver()->addresses.unmap(context->device, range.base, range.bytes);
   }
   return CUDA_SUCCESS;

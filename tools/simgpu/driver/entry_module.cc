@@ -30,7 +30,9 @@ CUresult load(Context* context, const void* image, std::size_t bytes, const JitO
   CUresult result = read_image(image, bytes, driver()->machine->spec().sm, &sources);
   Module* module = nullptr;
   std::string log;
-  if (result == CUDA_SUCCESS) result = load_module(context, sources, &log, &module);
+  if (result == CUDA_SUCCESS) {
+    result = load_module(context, sources, std::make_shared<ManagedVariables>(), &log, &module);
+  }
   options.report(log, "", watch.milliseconds());
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmodule>(module);
   return result;

@@ -74,7 +74,7 @@ CUresult attribute_of(const Place& place, std::uint64_t address, CUpointer_attri
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return put<CUdeviceptr>(data, address);  // one address for all, host memory too
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!is_host(range)) return CUDA_ERROR_INVALID_VALUE;
+      if (!is_host(range) && range.kind != Range::Kind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return put(data, reinterpret_cast<void*>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: {
       const std::lock_guard lock(synchronous_mutex);

@@ -344,6 +344,21 @@ std::vector<std::byte*> Machine::frames(std::uint32_t id) {
   return result;
 }
 
+bool Machine::map_for_host(std::uint32_t id, void* address) {
+  const auto device = static_cast<std::size_t>(device_of(id));
+  auto* at = static_cast<std::byte*>(address);
+  for (const std::byte* frame : frames(id)) {
+    const off_t offset = frame - pools_[device];
+    if (mmap(at, kFrameBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+             pool_fds_[device], offset) == MAP_FAILED) {
+      return false;
+    }
+    madvise(at, kFrameBytes, MADV_DONTFORK);  // as the pools
+    at += kFrameBytes;
+  }
+  return true;
+}
+
 int Machine::device_of(std::uint32_t id) const {
   return static_cast<int>(state_->allocations[id].device);
 }

@@ -62,6 +62,10 @@ class Machine {
   void release(std::uint32_t id);
   /// Host addresses of the frames, in order.
   std::vector<std::byte*> frames(std::uint32_t id);
+  /// Maps the frames, in order, at `address` too (whole frames, replacing what is mapped there),
+  /// for the host to read and write. False when the host has no room for it; part may then be
+  /// mapped.
+  bool map_for_host(std::uint32_t id, void* address);
   int device_of(std::uint32_t id) const;
   std::uint64_t bytes_of(std::uint32_t id) const;
 

@@ -45,8 +45,8 @@ bool write_device(int device, CUdeviceptr address, const std::byte* bytes, std::
 }  // namespace
 
 CUresult Image::create(Context* context, std::unique_ptr<ptx::Module> code,
-                       std::shared_ptr<Image>* image) {
-  std::shared_ptr<Image> made(new Image(context, std::move(code)));
+                       std::shared_ptr<ManagedVariables> managed, std::shared_ptr<Image>* image) {
+  std::shared_ptr<Image> made(new Image(context, std::move(code), std::move(managed)));
   if (const CUresult result = made->place_variables(); result != CUDA_SUCCESS) return result;
   *image = std::move(made);
   return CUDA_SUCCESS;
@@ -55,20 +55,35 @@ CUresult Image::create(Context* context, std::unique_ptr<ptx::Module> code,
 Image::~Image() {
   // A destroyed context has taken its memory along.
   if (!context_->alive.load(std::memory_order_acquire)) return;
-  for (const Global& global : globals_) free_device(global.address);
+  for (const Global& global : globals_) {
+    if (!global.is_managed) free_device(global.address);
+  }
+}
+
+CUresult Image::place_variable(const ptx::Variable& variable, CUdeviceptr* address, bool* is_new) {
+  if (variable.is_managed)
+    return managed_->place(variable.name, variable.bytes, context_->device, address, is_new);
+  *is_new = true;
+  std::uint64_t made = 0;
+  const std::size_t bytes = std::max<std::size_t>(variable.bytes, 1);
+  const CUresult result = allocate_device(context_, bytes, &made);
+  if (result == CUDA_SUCCESS) *address = made;
+  return result;
 }
 
 CUresult Image::place_variables() {
+  std::vector<const ptx::Variable*> unfilled;
   for (const ptx::Variable& variable : code_->variables()) {
-    std::uint64_t address = 0;
-    const std::size_t bytes = std::max<std::size_t>(variable.bytes, 1);
-    const CUresult result = allocate_device(context_, bytes, Range::Kind::kDevice, &address);
+    CUdeviceptr address = 0;
+    bool is_new = false;
+    const CUresult result = place_variable(variable, &address, &is_new);
     if (result != CUDA_SUCCESS) return result;
-    globals_.push_back({variable.name, address, variable.bytes});
+    globals_.push_back({variable.name, address, variable.bytes, variable.is_managed});
     code_->set_address(variable.name, address);
+    if (is_new) unfilled.push_back(&variable);
   }
-  for (const ptx::Variable& variable : code_->variables()) {
-    const CUresult result = fill_variable(variable, address_of(variable.name));
+  for (const ptx::Variable* variable : unfilled) {
+    const CUresult result = fill_variable(*variable, address_of(variable->name));
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -96,9 +111,10 @@ CUdeviceptr Image::address_of(const std::string& symbol) const {
   return global != nullptr ? global->address : code_->function_address(symbol);
 }
 
-CUresult make_module(Context* context, std::unique_ptr<ptx::Module> code, Module** module) {
+CUresult make_module(Context* context, std::unique_ptr<ptx::Module> code,
+                     std::shared_ptr<ManagedVariables> managed, Module** module) {
   auto made = std::make_unique<Module>();
-  const CUresult result = Image::create(context, std::move(code), &made->image);
+  const CUresult result = Image::create(context, std::move(code), std::move(managed), &made->image);
   if (result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(registry().mutex);
   for (const ptx::Kernel* kernel : made->image->code().kernels()) {
@@ -114,12 +130,12 @@ CUresult make_module(Context* context, std::unique_ptr<ptx::Module> code, Module
   return CUDA_SUCCESS;
 }
 
-CUresult load_module(Context* context, const std::vector<std::string>& sources, std::string* log,
-                     Module** module) {
+CUresult load_module(Context* context, const std::vector<std::string>& sources,
+                     std::shared_ptr<ManagedVariables> managed, std::string* log, Module** module) {
   std::unique_ptr<ptx::Module> code;
   const CUresult result = load_ptx(sources, driver()->machine->spec().sm, &code, log);
   if (result != CUDA_SUCCESS) return result;
-  const CUresult made = make_module(context, std::move(code), module);
+  const CUresult made = make_module(context, std::move(code), std::move(managed), module);
   if (made != CUDA_SUCCESS) return made;
   const NativeKernel* const native = native_kernel(sources);
   for (const auto& [name, function] : (*module)->functions) function->native = native;
@@ -174,9 +190,10 @@ CUresult library_module(Library* library, Context* context, Module** module) {
     return CUDA_SUCCESS;
   }
   std::string log;
-  const CUresult result = library->spare != nullptr
-                              ? make_module(context, std::move(library->spare), module)
-                              : load_module(context, library->sources, &log, module);
+  const CUresult result =
+      library->spare != nullptr
+          ? make_module(context, std::move(library->spare), library->managed, module)
+          : load_module(context, library->sources, library->managed, &log, module);
   if (result != CUDA_SUCCESS) return result;
   (*module)->library = library;
   library->modules.emplace(context, *module);

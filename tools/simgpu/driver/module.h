@@ -11,6 +11,7 @@
 
 #include "tools/simgpu/driver/context.h"
 #include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/driver/managed.h"
 #include "tools/simgpu/driver/native_kernel.h"
 #include "tools/simgpu/ptx/executor.h"
 
@@ -31,11 +32,13 @@ class Image {
     std::string name;
     CUdeviceptr address;
     std::size_t bytes;
+    bool is_managed;
   };
 
-  /// Takes device memory for the variables and fills them.
+  /// Takes device memory for the variables and fills them. Managed variables are shared by all who
+  /// have `managed`.
   static CUresult create(Context* context, std::unique_ptr<ptx::Module> code,
-                         std::shared_ptr<Image>* image);
+                         std::shared_ptr<ManagedVariables> managed, std::shared_ptr<Image>* image);
   ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
@@ -45,14 +48,17 @@ class Image {
   const Global* find_global(std::string_view name) const;
 
  private:
-  Image(Context* context, std::unique_ptr<ptx::Module> code)
-      : context_(context), code_(std::move(code)) {}
+  Image(Context* context, std::unique_ptr<ptx::Module> code,
+        std::shared_ptr<ManagedVariables> managed)
+      : context_(context), code_(std::move(code)), managed_(std::move(managed)) {}
   CUresult place_variables();
+  CUresult place_variable(const ptx::Variable& variable, CUdeviceptr* address, bool* is_new);
   CUresult fill_variable(const ptx::Variable& variable, CUdeviceptr address) const;
   CUdeviceptr address_of(const std::string& symbol) const;
 
   Context* const context_;
   std::unique_ptr<ptx::Module> code_;
+  std::shared_ptr<ManagedVariables> managed_;
   std::vector<Global> globals_;
 };
 
@@ -108,12 +114,14 @@ struct Library {
   std::vector<Kernel*> kernels;
   std::mutex mutex;
   std::map<Context*, Module*> modules;
+  std::shared_ptr<ManagedVariables> managed = std::make_shared<ManagedVariables>();
 };
 
 /// Loads PTX texts into a context as a module. `log` gets what is wrong with them.
-CUresult load_module(Context* context, const std::vector<std::string>& sources, std::string* log,
-                     Module** module);
-CUresult make_module(Context* context, std::unique_ptr<ptx::Module> code, Module** module);
+CUresult load_module(Context* context, const std::vector<std::string>& sources,
+                     std::shared_ptr<ManagedVariables> managed, std::string* log, Module** module);
+CUresult make_module(Context* context, std::unique_ptr<ptx::Module> code,
+                     std::shared_ptr<ManagedVariables> managed, Module** module);
 /// Takes the handle out of use; the code stays until its last launch has ended.
 void unload_module(Module* module);
 /// A living module of this process, or nullptr.

@@ -41,7 +41,7 @@ void parse_type(Cursor& in, syntax::Variable& variable, std::size_t& vector) {
       in.expect("(");
       while (!in.accept(")")) {
         if (in.at_end()) in.fail("missing ')'");
-        in.take();
+        if (in.take().text == ".managed") variable.is_managed = true;
       }
     } else if (word == ".ptr") {
       // What a pointer parameter points to: `.ptr .global .align 4`. No effect on execution.

@@ -52,6 +52,7 @@ struct Variable {
   std::size_t bytes = 0;
   std::size_t alignment = 1;
   bool is_const = false;
+  bool is_managed = false;  ///< to be accessible to the host at the same address
   std::vector<std::byte> initial;
   std::vector<Relocation> relocations;
 };

@@ -120,6 +120,7 @@ std::vector<Variable> Linker::variables() const {
     variable.name = symbol->unique_name;
     variable.bytes = from.bytes();
     variable.alignment = from.alignment;
+    variable.is_managed = from.is_managed;
     variable.is_const = from.space == Space::kConst;
     variable.initial = encode(from);
     const auto element = static_cast<std::size_t>(bytes_of(from.type));

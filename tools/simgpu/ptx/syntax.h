@@ -34,6 +34,7 @@ struct Variable {
   bool is_extern = false;
   bool is_visible = false;  ///< .visible, .weak or .common: other sources may refer to it
   bool is_weak = false;
+  bool is_managed = false;  ///< .attribute(.managed)
   int line = 0;
   std::vector<Initial> initial;
 
