@@ -371,7 +371,7 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
   if (evicted.failed != 0) {
     eviction->second.failed = true;
     node_.trace->add(TraceError{id_text(gang->job->id), session.id, "evict_failed",
-                                "no host memory for some chunks"});
+                                "some chunks could not leave"});
   }
   check_eviction(*gang, gpu);
 }

@@ -1,8 +1,16 @@
 #pragma once
 
 #include "interpose/driver.h"
+#include "shim/log.h"
 
 namespace plexrl::shim {
+
+/// At which level a failure of the driver is told that would be told at `usual`. The driver closes
+/// in exit(), whatever the agent is doing with it then: nothing is wrong, the memory goes with the
+/// process.
+constexpr LogLevel failure_level(CUresult result, LogLevel usual) noexcept {
+  return result == CUDA_ERROR_DEINITIALIZED ? LogLevel::kInfo : usual;
+}
 
 /// For the shim's own calls: whatever capture the job has in progress, they neither join nor break
 /// it (cuThreadExchangeStreamCaptureMode, CU_STREAM_CAPTURE_MODE_RELAXED). Costs one call each way,

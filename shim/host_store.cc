@@ -138,9 +138,9 @@ void HostStore::register_slab(HostSlab& slab, CUcontext current) {
     return;
   }
   slab.refused = true;
-  PLEXRL_WARN(kFile,
-              "can't register slab id=%lu bytes=%zu result=%d, copying through pageable memory",
-              static_cast<unsigned long>(slab.id), slab.bytes, static_cast<int>(result));
+  PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kWarning),
+                "can't register slab id=%lu bytes=%zu result=%d, copying through pageable memory",
+                static_cast<unsigned long>(slab.id), slab.bytes, static_cast<int>(result));
 }
 
 void HostStore::ensure_registered(const HostSpan& span, CUcontext current) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -133,6 +134,12 @@ class Pager {
   /// out of every context until the returned lock is let go.
   [[nodiscard]] std::unique_lock<std::mutex> leave_context(CUcontext context);
 
+  /// exit() has begun, which may close the driver at any moment: an eviction that is under way ends
+  /// early, and for kExitNs from now on the next ones fail at once. By then the process has ended,
+  /// and everything has left with it, or is one that takes long to end. Waits for copies in flight.
+  void begin_exit() noexcept;
+  static constexpr std::uint64_t kExitNs = 2'000'000'000;
+
   /// Devices that may also access memory of `device` (cuCtxEnablePeerAccess), applied to what is
   /// mapped now and later.
   void add_peer(CUdevice device, CUdevice peer);
@@ -192,6 +199,7 @@ class Pager {
 
   // Evicting. A claim is one chunk.
   enum class Saved { kNothing, kUntouched, kUnchanged, kRepeated };
+  bool is_exiting() const noexcept;
   bool may_hash(Lane& lane) const;
   void start_eviction(Lane& lane, const RangeTable::Claim& claim, bool may_hash,
                       EvictFigures* figures);
@@ -212,8 +220,8 @@ class Pager {
   CUresult unmap_chunk(Range& range, Chunk& chunk);
   /// Access to chunks [first, first + count), which are mapped, as each mapping has it.
   CUresult give_access(const Range& range, std::size_t first, std::size_t count);
-  /// Unmaps and releases chunks of a claim, counted from its first. False: some unmap failed.
-  bool unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t count);
+  /// Unmaps and releases chunks of a claim, counted from its first. The first failure.
+  CUresult unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t count);
   // After the last chunk of a claim is settled its range may be gone.
   void settle(const RangeTable::Claim& claim, std::size_t index, ChunkState state);
   void settle_all(const RangeTable::Claim& claim, ChunkState state);
@@ -229,6 +237,7 @@ class Pager {
   HostStore& store_;
   Contexts& contexts_;
   std::mutex mutex_;
+  std::atomic<std::uint64_t> exit_ns_{0};  ///< when exit() began; 0: it has not
   std::map<CUdevice, Lane> lanes_;
   OnParked on_parked_;
   Hashing hashing_ = Hashing::kWhereItPays;

@@ -1,3 +1,5 @@
+#include <ctime>
+#include <mutex>
 #include <utility>
 
 #include "interpose/driver.h"
@@ -27,7 +29,7 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
   EvictFigures figures;
   Lane& lane = lanes_[device];
   const RelaxedCapture relaxed;
-  if (!open_lane(device, lane)) {
+  if (is_exiting() || !open_lane(device, lane)) {
     figures.failed = true;
     return figures;
   }
@@ -38,6 +40,11 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
   lane.evictions_without_hash = hashes ? 0 : lane.evictions_without_hash + 1;
   bool is_measured = false;
   for (const RangeTable::Claim& claim : ranges_.claim_victims(device, bytes)) {
+    if (is_exiting()) {
+      figures.failed = true;
+      settle(claim, claim.first, ChunkState::kResident);
+      continue;
+    }
     // The kernel is loaded while the first chunk is copied; if it can't be, once is enough.
     if (hashes && !lane.in_flight.empty()) hashes = lane.hasher.open();
     const std::uint64_t start = boottime_ns();
@@ -55,6 +62,21 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
   }
   while (!lane.in_flight.empty()) settle_oldest_eviction(lane, &figures);
   return figures;
+}
+
+void Pager::begin_exit() noexcept {
+  const std::uint64_t now = boottime_ns();
+  exit_ns_.store(now, std::memory_order_release);
+  // Not for ever: this may be a signal handler of a thread that was at work here itself.
+  constexpr timespec kNap{0, 1'000'000};
+  while (!std::unique_lock(mutex_, std::try_to_lock) && boottime_ns() - now < kExitNs) {
+    ::nanosleep(&kNap, nullptr);
+  }
+}
+
+bool Pager::is_exiting() const noexcept {
+  const std::uint64_t since = exit_ns_.load(std::memory_order_acquire);
+  return since != 0 && boottime_ns() - since < kExitNs;
 }
 
 bool Pager::may_hash(Lane& lane) const {
@@ -177,7 +199,8 @@ void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult r
   PLEXRL_FAULT_POINT("evict.copied");
   Chunk& chunk = claim.range->chunks[claim.first];
   const std::size_t bytes = chunk.bytes;
-  const bool lost = is_sticky(result);
+  const bool is_closed = result == CUDA_ERROR_DEINITIALIZED;  // no call can make it leave
+  const bool lost = is_sticky(result) && !is_closed;
   if (result != CUDA_SUCCESS || saved == Saved::kRepeated) {
     store_.put(chunk.host);  // nothing, or nothing that is needed
     chunk.host = {};
@@ -192,12 +215,15 @@ void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult r
   bool leaves = result == CUDA_SUCCESS || lost;
   if (leaves) {
     const AddElapsed elapsed(&figures->unmap_ns);
-    leaves = unmap(claim, 0, 1);
+    const CUresult unmapped = unmap(claim, 0, 1);
+    leaves = unmapped == CUDA_SUCCESS;
+    if (!leaves) result = unmapped;
   }
   PLEXRL_FAULT_POINT("evict.unmapped");
   if (!leaves) {
-    PLEXRL_WARN(kFile, "a chunk of %zu bytes could not leave result=%d, it stays in HBM", bytes,
-                static_cast<int>(result));
+    PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kWarning),
+                  "a chunk of %zu bytes could not leave result=%d, it stays in HBM", bytes,
+                  static_cast<int>(result));
     figures->failed = true;
     if (chunk.host && !chunk.host.is_read_only) chunk.written = true;
     return settle(claim, claim.first, ChunkState::kResident);

@@ -162,8 +162,9 @@ Pager::Progress Pager::end_load(const RangeTable::Claim& claim, CUresult result)
   }
   if (result != CUDA_SUCCESS) {
     // The context is dead and so are its bytes; the job learns it from its own next call.
-    PLEXRL_ERROR(kFile, "context failed result=%d, giving up %zu bytes", static_cast<int>(result),
-                 claim.bytes());
+    PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kError),
+                  "context failed result=%d, giving up %zu bytes", static_cast<int>(result),
+                  claim.bytes());
   }
   for (std::size_t i = claim.first; i < claim.first + claim.count; ++i) {
     Chunk& chunk = claim.range->chunks[i];

@@ -96,18 +96,19 @@ CUresult Pager::give_access(const Range& range, std::size_t first, std::size_t c
   return result;
 }
 
-bool Pager::unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t count) {
-  bool unmapped = true;
+CUresult Pager::unmap(const RangeTable::Claim& claim, std::size_t from, std::size_t count) {
+  CUresult first = CUDA_SUCCESS;
   for (std::size_t i = from; i < from + count; ++i) {
     Chunk& chunk = claim.range->chunks[claim.first + i];
     const CUresult result = unmap_chunk(*claim.range, chunk);
     if (result == CUDA_SUCCESS) continue;
-    unmapped = false;
-    PLEXRL_WARN(kFile, "unmap failed address=0x%llx result=%d",
-                static_cast<unsigned long long>(claim.range->start + chunk.offset),
-                static_cast<int>(result));
+    if (first == CUDA_SUCCESS) first = result;
+    PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kWarning),
+                  "unmap failed address=0x%llx result=%d",
+                  static_cast<unsigned long long>(claim.range->start + chunk.offset),
+                  static_cast<int>(result));
   }
-  return unmapped;
+  return first;
 }
 
 CUmemAllocationProp Pager::properties(const Range& range) {

@@ -65,7 +65,10 @@ bool still_shared(std::uint64_t range) noexcept {
 }
 
 void say_exiting() {
-  if (Process* const process = Process::started()) process->agent.say_exiting();
+  Process* const process = Process::started();
+  if (process == nullptr) return;
+  process->agent.say_exiting();
+  process->pager.begin_exit();
 }
 
 /// The agent and the driver's threads are gone, the socket is the parent's.

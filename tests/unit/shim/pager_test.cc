@@ -199,6 +199,35 @@ TEST_F(PagerTest, AFailedContextGivesItsChunksUpAndIsNotTriedForEver) {
   EXPECT_EQ(driver_.used_bytes(), 0u);
 }
 
+TEST_F(PagerTest, ADriverThatClosesInTheMidstIsLeftAloneAndNotWarnedOf) {
+  allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  driver_.fail_always("cuMemcpyDtoHAsync_v2", CUDA_ERROR_DEINITIALIZED);
+  driver_.fail_always("cuMemHostRegister_v2", CUDA_ERROR_DEINITIALIZED);
+  ::testing::internal::CaptureStderr();
+  const auto out = pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(out.failed);
+  EXPECT_EQ(out.freed_bytes, 0u);
+  EXPECT_EQ(driver_.calls("cuMemUnmap"), 0);
+}
+
+TEST_F(PagerTest, NothingLeavesAProcessThatIsAboutToEnd) {
+  const Range* range = allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(8 * kMiB, 3);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  pager_.begin_exit();
+  const auto out = pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_TRUE(out.failed);
+  EXPECT_EQ(out.freed_bytes, 0u);
+  EXPECT_EQ(driver_.calls("cuMemcpyDtoHAsync_v2"), 0);
+  EXPECT_EQ(table_.totals(0).resident, 8 * kMiB);
+  expect_bytes(range, bytes);
+}
+
 TEST_F(PagerTest, BackingAtOnceTellsWhenThereIsNoMemory) {
   const Range* range = allocate(80 * kMiB);  // HBM is 64
   EXPECT_FALSE(pager_.back_now(range));
