@@ -47,8 +47,7 @@ class Sandbox:
         self.started = []
         self.manager = None
         self.watched, self.looks = None, 0
-        self.peer_file = self.folder / "peer"
-        self.peer_file.write_bytes(bytes(4096))
+        self.peer_file = self.make_peer("peer")
 
     def __enter__(self):
         return self
@@ -156,17 +155,22 @@ class Sandbox:
 
     # ---- the page shared by program, antagonist and test
 
+    def make_peer(self, name):
+        page = self.folder / name
+        page.write_bytes(bytes(4096))
+        return page
+
     def peer(self):
         rounds, pauses, stop, *_ = _PEER.unpack_from(self.peer_file.read_bytes())
         return {"rounds": rounds, "pauses": pauses, "stop": stop}
 
-    def set_peer(self, offset, value):
-        with open(self.peer_file, "r+b", buffering=0) as page:
+    def set_peer(self, offset, value, peer_file=None):
+        with open(peer_file or self.peer_file, "r+b", buffering=0) as page:
             page.seek(offset)
             page.write(struct.pack("<Q", value))
 
-    def stop_antagonist(self):
-        self.set_peer(_STOP, 1)
+    def stop_antagonist(self, peer_file=None):
+        self.set_peer(_STOP, 1, peer_file)
 
     def watch(self, name):
         """From now on pauses of the job `name` last until `look` has seen some of its memory in the host."""

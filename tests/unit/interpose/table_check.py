@@ -1,5 +1,5 @@
-"""driver_api.def has a row for every function that NVIDIA's headers declare, and no other; and none simply passes whose parameters
-name device memory or a stream.
+"""driver_api.def has a row for every function that NVIDIA's headers declare, and no other; none simply passes whose parameters name
+device memory or a stream; none that only gives back waits at the gate.
 
 usage: table_check.py COMPILER CUDA_INCLUDE_DIR INTERPOSE_DIR
 
@@ -15,6 +15,9 @@ import sys
 # What names device memory, or a place where work is queued. Structures that hold one of them count as well.
 MEMORY_AND_QUEUES = {"CUstream", "CUdeviceptr", "CUdeviceptr_v1", "CUarray", "CUmipmappedArray", "CUgraphExec", "CUmemoryPool",
                      "CUmemGenericAllocationHandle", "CUexternalMemory", "CUgraphicsResource", "CUtensorMap"}
+# What the names of functions that only give something back say (docs/architecture.md, invariant 11); and those that submit work.
+GIVES_BACK = re.compile("Destroy|Free|Unload|Release|Unregister|Close|Unmap|Reset|Trim|DisablePeer")
+SUBMITS = {"cuGraphicsUnmapResources", "cuGraphicsUnmapResources_ptsz", "cuGraphAddMemFreeNode"}
 
 HEADERS = "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>\n"
 
@@ -91,6 +94,10 @@ def main(compiler, include_dir, interpose_dir):
                     if cls == "pass" and sensitive & set(re.findall(r"\w+", header[name])))
     if silent:
         sys.exit(f"of class pass, but their parameters name memory or streams: give them another class, or `through` and a reason: {silent}")
+    giving_back = {name for name in set(table) - SUBMITS if GIVES_BACK.search(name)}
+    waiting = {name for name in giving_back if table[name] in ("gate", "host")}
+    if len(giving_back) < 40 or waiting:
+        sys.exit(f"of {len(giving_back)} functions that only give back these wait at the gate: {sorted(waiting)}")
 
 
 main(*sys.argv[1:])
