@@ -22,7 +22,8 @@ MODULES = 8 * MIB
 FREE_DELAY_S = 4
 SPEC = f"link=4GB/s,hbm=40GB/s,vmm=20us,ctx={CONTEXT // MIB}MiB,free_delay={FREE_DELAY_S}s"
 # Program, kind, bytes that it has when it pauses first, and what the reason says.
-DRIVER_MEMORY = [("managed_memory", "managed", 6 * MIB, "the driver itself moves it")]
+DRIVER_MEMORY = [("managed_memory", "managed", 6 * MIB, "the driver itself moves it"),
+                 ("arrays_and_textures", "array", 8 * MIB, "arrays have a layout that only the driver knows")]
 ROUNDS = 0  # of the antagonist, in the page shared with the program (programs/peer.h)
 ROUNDING = 0.02  # the two reports begin to count some milliseconds apart
 

@@ -10,6 +10,25 @@ FakeDevice::FakeDevice() : pages_(new std::atomic<std::byte*>[kPages]) {
   memory_.arena_bytes = kPages << kPageShift;
   memory_.page_shift = kPageShift;
   memory_.pages = pages_.get();
+  memory_.context = this;
+  memory_.find_texture = [](void* self, std::uint64_t object) {
+    const auto& all = static_cast<FakeDevice*>(self)->textures_;
+    return object - 1 < all.size() ? all[object - 1] : nullptr;
+  };
+  memory_.find_surface = [](void* self, std::uint64_t object) {
+    const auto& all = static_cast<FakeDevice*>(self)->surfaces_;
+    return object - 1 < all.size() ? all[object - 1] : nullptr;
+  };
+}
+
+std::uint64_t FakeDevice::add_texture(const Texture& texture) {
+  textures_.push_back(std::make_shared<Texture>(texture));
+  return textures_.size();
+}
+
+std::uint64_t FakeDevice::add_surface(const TexelArray& texels) {
+  surfaces_.push_back(std::make_shared<TexelArray>(texels));
+  return surfaces_.size();
 }
 
 std::uint64_t FakeDevice::allocate(std::size_t bytes) {

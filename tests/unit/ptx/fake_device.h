@@ -49,6 +49,10 @@ class FakeDevice {
     return values;
   }
 
+  /// The number of a texture or surface object, for kernels.
+  std::uint64_t add_texture(const Texture& texture);
+  std::uint64_t add_surface(const TexelArray& texels);
+
   const AddressSpace& memory() const { return memory_; }
   std::uint64_t now_ns = 1'000'000;
   std::string printed;
@@ -57,6 +61,8 @@ class FakeDevice {
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
   std::unique_ptr<std::atomic<std::byte*>[]> pages_;
   std::size_t next_page_ = 1;
+  std::vector<std::shared_ptr<const Texture>> textures_;
+  std::vector<std::shared_ptr<const TexelArray>> surfaces_;
   AddressSpace memory_;
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tools/simgpu/driver/texture_object.h"
+
 namespace plexrl::simgpu {
 namespace {
 
@@ -34,6 +36,14 @@ bool Addresses::initialise(int devices) {
     view.page_shift = kPageShift;
     view.pages = tables_.back();
     view.host_range = host_range;
+    view.find_texture = [](void*, std::uint64_t number) {
+      const auto found = find_texture(number);
+      return std::shared_ptr<const ptx::Texture>(found, found ? &found->texture : nullptr);
+    };
+    view.find_surface = [](void*, std::uint64_t number) {
+      const auto found = find_surface(number);
+      return std::shared_ptr<const ptx::TexelArray>(found, found ? &found->texels : nullptr);
+    };
     view.context = this;
     views_.push_back(view);
   }

@@ -17,7 +17,16 @@ namespace plexrl::simgpu {
 
 /// What a range of addresses is, for pointer queries and for frees.
 struct Range {
-  enum class Kind { kDevice, kVmmReservation, kPool, kManaged, kIpc, kHost, kHostRegistered };
+  enum class Kind {
+    kDevice,
+    kVmmReservation,
+    kPool,
+    kManaged,
+    kArray,  ///< of a CUDA array: no pointer of the program's
+    kIpc,
+    kHost,
+    kHostRegistered
+  };
   std::uint64_t base = 0;
   std::uint64_t bytes = 0;  ///< as asked for
   Kind kind = Kind::kDevice;

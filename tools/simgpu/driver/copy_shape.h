@@ -5,8 +5,8 @@
 
 namespace plexrl::simgpu {
 
-/// What the parameters of a 3D copy mean, but for the devices. NOT_SUPPORTED for arrays,
-/// INVALID_VALUE for a missing address or a pitch below the width.
+/// What the parameters of a 3D copy mean, but for the devices. INVALID_VALUE for a missing address,
+/// a pitch below the width or what lies outside of an array, INVALID_HANDLE for no array.
 CUresult shape_of(const CUDA_MEMCPY3D& parameters, CopyShape* shape);
 CUresult shape_of(const CUDA_MEMCPY3D_PEER& parameters, CopyShape* shape);
 /// As cuMemcpy3D reads them: sets the devices of both addresses, as seen from `context`.

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tools/simgpu/driver/array.h"
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/managed.h"
 
@@ -82,11 +83,13 @@ bool find_allocation(std::uint64_t address, std::uint32_t* id, std::uint64_t* of
   return true;
 }
 
-CUresult allocate_device(Context* context, std::uint64_t bytes, std::uint64_t* address) {
+CUresult allocate_device(Context* context, std::uint64_t bytes, std::uint64_t* address,
+                         Range::Kind kind) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Driver* const d = driver();
   Range range;
   range.bytes = bytes;
+  range.kind = kind;
   range.device = context->device;
   range.context = context;
   range.id = d->addresses.next_id();
@@ -112,8 +115,10 @@ CUresult free_device(std::uint64_t address) {
   Driver* const d = driver();
   const auto found = d->addresses.find(address);
   if (!found || found->base != address) return CUDA_ERROR_INVALID_VALUE;
-  if (found->kind != Range::Kind::kDevice && found->kind != Range::Kind::kManaged)
+  if (found->kind != Range::Kind::kDevice && found->kind != Range::Kind::kManaged &&
+      found->kind != Range::Kind::kArray) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
   Range range;
   if (!d->addresses.remove(address, &range)) return CUDA_ERROR_INVALID_VALUE;
   if (range.kind == Range::Kind::kManaged) {
@@ -138,6 +143,7 @@ void unmap_import(const Range& range) {
 }
 
 void free_context_memory(Context* context) {
+  destroy_arrays(context);
   for (const Range& range : driver()->addresses.ranges_of(context)) {
     if (range.kind == Range::Kind::kDevice || range.kind == Range::Kind::kManaged) {
       free_device(range.base);

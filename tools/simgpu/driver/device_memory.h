@@ -12,8 +12,10 @@
 namespace plexrl::simgpu {
 
 /// cuMemAlloc's kind of memory for `context`: small requests from its shared frames, larger ones in
-/// frames of their own. Errors: INVALID_VALUE for 0 bytes, OUT_OF_MEMORY.
-CUresult allocate_device(Context* context, std::uint64_t bytes, std::uint64_t* address);
+/// frames of their own. `kind`: plain, or of an array. Errors: INVALID_VALUE for 0 bytes,
+/// OUT_OF_MEMORY.
+CUresult allocate_device(Context* context, std::uint64_t bytes, std::uint64_t* address,
+                         Range::Kind kind = Range::Kind::kDevice);
 /// Frees what allocate_device or allocate_managed made; INVALID_VALUE when it is not the start of
 /// such a range.
 CUresult free_device(std::uint64_t address);

@@ -1,7 +1,8 @@
-// Copies and fills, in every form but those on arrays.
+// Copies and fills. (Copies of bytes to and from arrays: entry_copy_array.cc.)
 
 #include <algorithm>
 
+#include "tools/simgpu/driver/copy_memory.h"
 #include "tools/simgpu/driver/copy_shape.h"
 #include "tools/simgpu/driver/device_memory.h"
 #include "tools/simgpu/driver/entry_pair.h"
@@ -30,7 +31,9 @@ bool is_known(std::uint64_t address, std::size_t bytes) {
   return address + bytes <= range->base + range->bytes;
 }
 
-CUresult copy(bool per_thread, CopyShape shape, CUstream stream, bool blocks) {
+}  // namespace
+
+CUresult copy_memory(bool per_thread, CopyShape shape, CUstream stream, bool blocks) {
   Context* context = nullptr;
   if (const CUresult usable = usable_context(&context); usable != CUDA_SUCCESS) return usable;
   if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return CUDA_SUCCESS;
@@ -68,6 +71,8 @@ CUresult copy(bool per_thread, CopyShape shape, CUstream stream, bool blocks) {
   return context->error.load();
 }
 
+namespace {
+
 CopyShape line(std::uint64_t target, std::uint64_t source, std::size_t bytes) {
   CopyShape shape;
   shape.target = target;
@@ -78,7 +83,7 @@ CopyShape line(std::uint64_t target, std::uint64_t source, std::size_t bytes) {
 
 CUresult copy_line(bool per_thread, std::uint64_t target, std::uint64_t source, std::size_t bytes,
                    CUstream stream, bool blocks) {
-  return copy(per_thread, line(target, source, bytes), stream, blocks);
+  return copy_memory(per_thread, line(target, source, bytes), stream, blocks);
 }
 
 /// Serialised with all work, before and after, of the current, the source's and the target's
@@ -89,7 +94,7 @@ CUresult copy_peer(bool per_thread, CUdeviceptr target, CUcontext target_context
   for (const CUcontext context : {target_context, source_context}) {
     if (const CUresult idle = cuCtxSynchronize_v2(context); idle != CUDA_SUCCESS) return idle;
   }
-  return copy(per_thread, line(target, source, bytes), nullptr, true);
+  return copy_memory(per_thread, line(target, source, bytes), nullptr, true);
 }
 
 CUresult copy_2d(bool per_thread, const CUDA_MEMCPY2D* p, CUstream stream, bool blocks) {
@@ -100,19 +105,21 @@ CUresult copy_2d(bool per_thread, const CUDA_MEMCPY2D* p, CUstream stream, bool 
   full.srcMemoryType = p->srcMemoryType;
   full.srcHost = p->srcHost;
   full.srcDevice = p->srcDevice;
+  full.srcArray = p->srcArray;
   full.srcPitch = p->srcPitch;
   full.dstXInBytes = p->dstXInBytes;
   full.dstY = p->dstY;
   full.dstMemoryType = p->dstMemoryType;
   full.dstHost = p->dstHost;
   full.dstDevice = p->dstDevice;
+  full.dstArray = p->dstArray;
   full.dstPitch = p->dstPitch;
   full.WidthInBytes = p->WidthInBytes;
   full.Height = p->Height;
   full.Depth = 1;
   CopyShape shape;
   if (const CUresult result = shape_of(full, &shape); result != CUDA_SUCCESS) return result;
-  return copy(per_thread, shape, stream, blocks);
+  return copy_memory(per_thread, shape, stream, blocks);
 }
 
 template <typename Parameters>
@@ -120,7 +127,7 @@ CUresult copy_3d(bool per_thread, const Parameters* p, CUstream stream, bool blo
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyShape shape;
   if (const CUresult result = shape_of(*p, &shape); result != CUDA_SUCCESS) return result;
-  return copy(per_thread, shape, stream, blocks);
+  return copy_memory(per_thread, shape, stream, blocks);
 }
 
 CUresult copy_batch(bool per_thread, CUdeviceptr* targets, CUdeviceptr* sources, std::size_t* sizes,
@@ -130,7 +137,8 @@ CUresult copy_batch(bool per_thread, CUdeviceptr* targets, CUdeviceptr* sources,
   if (stream == nullptr && !per_thread)
     return CUDA_ERROR_INVALID_VALUE;  // the legacy stream takes no batches
   for (std::size_t i = 0; i < count; ++i) {
-    const CUresult result = copy(per_thread, line(targets[i], sources[i], sizes[i]), stream, false);
+    const CUresult result =
+        copy_memory(per_thread, line(targets[i], sources[i], sizes[i]), stream, false);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;

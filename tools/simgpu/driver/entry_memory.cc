@@ -17,17 +17,6 @@ constexpr std::size_t kPitchAlignment = 512;
 
 std::uint64_t address_of(const void* host) { return reinterpret_cast<std::uint64_t>(host); }
 
-void finish_all_work(Context* context) {
-  std::vector<CompletionPtr> ends;
-  {
-    const std::lock_guard lock(context->mutex);
-    for (const Stream* stream : context->streams) {
-      if (CompletionPtr end = stream->last(); end != nullptr) ends.push_back(std::move(end));
-    }
-  }
-  for (const CompletionPtr& end : ends) end->wait();
-}
-
 CUresult allocate_host(Context* context, void** host, std::size_t bytes, unsigned flags) {
   if (host == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,8 +117,10 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer) {
     finish_all_work(context);
     return free_pool_memory(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
-  if (!range || range->base != pointer || range->context == nullptr)
+  if (!range || range->base != pointer || range->context == nullptr ||
+      range->kind == Range::Kind::kArray) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
   auto* const owner = static_cast<Context*>(range->context);
   if (const CUresult error = owner->error.load(); error != CUDA_SUCCESS) return error;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;

@@ -46,7 +46,7 @@ struct Place {
 
 std::optional<Place> find_place(std::uint64_t address) {
   const auto range = driver()->addresses.find(address);
-  if (!range) return std::nullopt;
+  if (!range || range->kind == Range::Kind::kArray) return std::nullopt;
   Place place{*range, std::nullopt};
   if (range->kind == Range::Kind::kVmmReservation) place.mapping = find_mapping(address);
   return place;

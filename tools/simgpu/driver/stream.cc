@@ -98,6 +98,17 @@ Stream::~Stream() {
   if (thread_.joinable()) thread_.join();
 }
 
+void finish_all_work(Context* context) {
+  std::vector<CompletionPtr> ends;
+  {
+    const std::lock_guard lock(context->mutex);
+    for (const Stream* stream : context->streams) {
+      if (CompletionPtr end = stream->last(); end != nullptr) ends.push_back(std::move(end));
+    }
+  }
+  for (const CompletionPtr& end : ends) end->wait();
+}
+
 CompletionPtr Stream::enqueue(std::unique_ptr<Operation> operation) {
   // The legacy stream waits for all blocking streams, and they for it: the order of enqueueing
   // decides, so it is made under the context's lock.

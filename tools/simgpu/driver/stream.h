@@ -111,6 +111,9 @@ bool is_stream(const Stream* stream);
 /// completed all work"). False: no living stream.
 bool retire_stream(Stream* stream);
 
+/// Waits for everything enqueued in the context so far.
+void finish_all_work(Context* context);
+
 /// A CUevent is the address of an Event.
 struct Event {
   explicit Event(unsigned flags_in, Context* context_in) : flags(flags_in), context(context_in) {}

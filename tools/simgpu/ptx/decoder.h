@@ -9,6 +9,7 @@
 #include "tools/simgpu/ptx/link.h"
 #include "tools/simgpu/ptx/program.h"
 #include "tools/simgpu/ptx/syntax.h"
+#include "tools/simgpu/ptx/texture_ops.h"
 
 namespace plexrl::simgpu::ptx {
 
@@ -158,6 +159,12 @@ class Decoder {
   void store(Words& words);
   void atomic(Words& words);
   void nothing(Words& words);
+
+  // decode_texture.cc
+  void texture_address(const Operand& operand, Geometry geometry, Type type, std::int32_t* object,
+                       std::vector<std::int32_t>* list);
+  void texture(Words& words);
+  void surface(Words& words);
 
   // decode_control.cc
   void branch(Words& words);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/simgpu/ptx/texture.h"
+
 /// The simulated GPU's PTX executor: loads PTX text and runs kernels on the CPU, a warp of 32 lanes
 /// at a time.
 ///
@@ -35,6 +37,9 @@ struct AddressSpace {
   const std::atomic<std::byte*>* pages = nullptr;  ///< arena_bytes >> page_shift entries
   /// Host address of [addr, addr + bytes) if the device may access that host memory, else nullptr.
   std::byte* (*host_range)(void* context, std::uint64_t addr, std::size_t bytes) = nullptr;
+  /// What a texture or surface object is; nullptr when there is none of that number.
+  std::shared_ptr<const Texture> (*find_texture)(void* context, std::uint64_t object) = nullptr;
+  std::shared_ptr<const TexelArray> (*find_surface)(void* context, std::uint64_t object) = nullptr;
   void* context = nullptr;
 };
 

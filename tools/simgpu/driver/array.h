@@ -1,0 +1,42 @@
+#pragma once
+
+#include "tools/simgpu/driver/cuda_api.h"
+
+#include <cstdint>
+#include <optional>
+
+#include "tools/simgpu/driver/context.h"
+#include "tools/simgpu/ptx/texture.h"
+
+/// CUDA arrays: device memory of a context whose addresses programs are not told, rows one after
+/// the other. A CUarray is the address of an Array; what lives is looked up, so that stale handles
+/// are recognised.
+///
+/// Threads: any.
+namespace plexrl::simgpu {
+
+struct Array {
+  Context* context = nullptr;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};  ///< as asked for
+  ptx::TexelArray texels;
+  std::uint64_t bytes() const { return texels.slice * texels.depth; }
+  std::uint64_t row_bytes() const { return texels.width * texels.texel_bytes(); }
+};
+
+/// The format of texels of these; nullopt: a format or number of channels that arrays and linear
+/// textures don't have here.
+std::optional<ptx::TexelArray> texels_of(CUarray_format format, unsigned channels);
+
+/// Errors: INVALID_VALUE, NOT_SUPPORTED (cube maps, sparse arrays, planar and compressed formats),
+/// OUT_OF_MEMORY.
+CUresult create_array(Context* context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, CUarray* array);
+/// A copy of the living array that a handle names.
+std::optional<Array> find_array(CUarray handle);
+/// The living array whose memory `address` lies in; *handle is its.
+std::optional<Array> find_array_at(std::uint64_t address, CUarray* handle);
+/// INVALID_HANDLE when there is none.
+CUresult destroy_array(CUarray handle);
+/// Those of a context that ends.
+void destroy_arrays(const Context* context);
+
+}  // namespace plexrl::simgpu
