@@ -119,10 +119,6 @@ TEST_F(ManagedTest, ItIsDeviceMemoryAndFreeingOrTheContextsEndGivesItBack) {
   allocate(kMiB);
   ASSERT_EQ(CUDA_SUCCESS, cuMemFree(device(memory)));
   EXPECT_EQ(before - 2 * kMiB, free_bytes());
-  CUdeviceptr pointer = 5;
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY,
-            cuMemAllocManaged(&pointer, 1024 * kMiB, CU_MEM_ATTACH_GLOBAL));
-  EXPECT_EQ(5u, pointer);
   CUcontext other = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, cuCtxCreate(&other, nullptr, 0, device_));
   const std::size_t with_two = free_bytes();
@@ -131,6 +127,29 @@ TEST_F(ManagedTest, ItIsDeviceMemoryAndFreeingOrTheContextsEndGivesItBack) {
   ASSERT_EQ(CUDA_SUCCESS, cuCtxDestroy(other));
   ASSERT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(context_));
   EXPECT_EQ(before - 2 * kMiB, free_bytes());
+}
+
+TEST_F(ManagedTest, WhatADeviceHasNoRoomForLiesInTheHost) {
+  const std::size_t before = free_bytes();
+  constexpr std::size_t kBytes = 200 * kMiB;  // of a device of 64 MiB
+  auto* const memory = allocate(kBytes);
+  EXPECT_EQ(before, free_bytes());
+  const CUdeviceptr pointer = device(memory);
+  const CUdeviceptr end = pointer + kBytes - kCount * 4;
+  memory[kBytes / 4 - 1] = 5;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemcpyDtoD(words_, end, kCount * 4));
+  EXPECT_EQ(5u, words()[kCount - 1]);
+  ASSERT_EQ(CUDA_SUCCESS, cuMemcpyDtoD(pointer, words_, kCount * 4));
+  CUdeviceptr target = pointer;
+  unsigned count = kCount;
+  unsigned value = 6;
+  void* parameters[] = {&target, &count, &value};
+  ASSERT_EQ(CUDA_SUCCESS, cuLaunchKernel(add_, 4, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr));
+  ASSERT_EQ(CUDA_SUCCESS, cuCtxSynchronize());
+  EXPECT_EQ(6u, memory[0]);
+  EXPECT_EQ(11u, memory[kCount - 1]);
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFree(pointer));
+  EXPECT_EQ(before, free_bytes());
 }
 
 TEST_F(ManagedTest, RefusesWhatItCantMean) {

@@ -1,7 +1,10 @@
 #include "tools/simgpu/driver/managed.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <iterator>
+#include <vector>
 
 #include "tools/simgpu/driver/device_memory.h"
 #include "tools/simgpu/driver/driver.h"
@@ -34,6 +37,45 @@ void split(Pieces& pieces, std::uint64_t offset) {
   if (before->first != offset) pieces.emplace(offset, before->second);
 }
 
+/// Frames of the range's device. False: it has not so many.
+bool place_on_device(Range* range) {
+  Driver* const d = driver();
+  if (!d->machine->allocate(range->device, range->bytes, &range->allocation)) return false;
+  range->base = map_allocation(range->device, range->allocation);
+  if (range->base == 0) {
+    d->machine->release(range->allocation);
+    range->allocation = 0;
+    return false;
+  }
+  if (d->machine->map_for_host(range->allocation, reinterpret_cast<void*>(range->base)))
+    return true;
+  Addresses::hide_from_host(range->base, frames_bytes(range->bytes));
+  unmap_allocation(range->device, range->base, frames_bytes(range->bytes));
+  d->machine->release(range->allocation);
+  range->allocation = 0;
+  return false;
+}
+
+/// Host memory, which the device then uses in place.
+bool place_on_host(Range* range) {
+  Addresses& addresses = driver()->addresses;
+  const std::uint64_t bytes = frames_bytes(range->bytes);
+  range->base = addresses.reserve(bytes, kFrameBytes, 0);
+  if (range->base == 0) return false;
+  auto* const memory = reinterpret_cast<std::byte*>(range->base);
+  if (mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+      MAP_FAILED) {
+    addresses.unreserve(range->base, bytes);
+    return false;
+  }
+  madvise(memory, bytes, MADV_DONTFORK);  // as the device's
+  std::vector<std::byte*> frames;
+  for (std::uint64_t offset = 0; offset < bytes; offset += kFrameBytes)
+    frames.push_back(memory + offset);
+  addresses.map(range->device, range->base, frames);
+  return true;
+}
+
 }  // namespace
 
 CUresult allocate_managed(Context* owner, int device, std::uint64_t bytes, std::uint64_t* address) {
@@ -45,16 +87,7 @@ CUresult allocate_managed(Context* owner, int device, std::uint64_t bytes, std::
   range.device = device;
   range.context = owner;
   range.id = d->addresses.next_id();
-  if (!d->machine->allocate(device, bytes, &range.allocation)) return CUDA_ERROR_OUT_OF_MEMORY;
-  range.base = map_allocation(device, range.allocation);
-  if (range.base == 0) {
-    d->machine->release(range.allocation);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (!d->machine->map_for_host(range.allocation, reinterpret_cast<void*>(range.base))) {
-    release_managed(range);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!place_on_device(&range) && !place_on_host(&range)) return CUDA_ERROR_OUT_OF_MEMORY;
   for (const int other : d->visible) {
     if (other != device) d->addresses.share(device, other, range.base, range.bytes);
   }
@@ -75,7 +108,7 @@ void release_managed(const Range& range) {
   const std::uint64_t bytes = frames_bytes(range.bytes);
   Addresses::hide_from_host(range.base, bytes);
   unmap_allocation(range.device, range.base, bytes);
-  driver()->machine->release(range.allocation);
+  if (range.allocation != 0) driver()->machine->release(range.allocation);
 }
 
 bool is_managed(std::uint64_t address, std::uint64_t bytes) {

@@ -11,14 +11,14 @@
 #include "tools/simgpu/driver/context.h"
 
 /// Managed memory: frames of the device that was current, mapped for every device of the process
-/// and, at the same address, for the host. Nothing ever moves: the host and all devices reach it at
-/// any time, also at once, and what a program says of where it wants pages is kept and told, no
-/// more. It can't exceed the device's memory.
+/// and, at the same address, for the host; or host memory where the device has no room at the call.
+/// Nothing moves after that: the host and all devices reach it at any time, also at once, and what
+/// a program says of where it wants pages is kept and told, no more.
 ///
 /// Threads: any.
 namespace plexrl::simgpu {
 
-/// Memory of device `device` for the host too, zeroed. `owner` is the context that it goes with;
+/// Zeroed memory, of device `device` if that has room. `owner` is the context that it goes with;
 /// nullptr: the caller frees it. Errors: INVALID_VALUE for 0 bytes, OUT_OF_MEMORY.
 CUresult allocate_managed(Context* owner, int device, std::uint64_t bytes, std::uint64_t* address);
 /// Takes the memory of a managed range away; for free_device, which has removed the range.
