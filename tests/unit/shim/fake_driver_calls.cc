@@ -461,7 +461,11 @@ void FakeDriver::become_the_driver() {
   fill_table();
 }
 
-FakeDriver::~FakeDriver() { current.clear(); }
+FakeDriver::~FakeDriver() {
+  current.clear();
+  // What no context's end has given back, the process's would have.
+  for (const auto& [host, bytes] : pinned) ::operator delete(reinterpret_cast<void*>(host));
+}
 
 void FakeDriver::set_current(CUcontext context) {
   current.clear();

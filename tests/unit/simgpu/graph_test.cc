@@ -1,3 +1,4 @@
+#include <atomic>
 #include <fstream>
 #include <sstream>
 
@@ -192,12 +193,12 @@ TEST_F(GraphTest, ALaunchThatIsQueuedKeepsWhatItHad) {
   const CUgraphNode node = add_kernel(fill_, 1, {});
   CUgraphExec exec = instantiate();
   // The launch can't begin before the host lets it.
-  alignas(4) static volatile unsigned gate = 0;
-  gate = 0;
+  static std::atomic<bool> is_open;
+  is_open = false;
   ASSERT_EQ(CUDA_SUCCESS, cuLaunchHostFunc(
                               stream_,
                               [](void*) {
-                                while (gate == 0) usleep(1000);
+                                while (!is_open) usleep(1000);
                               },
                               nullptr));
   run(exec);
@@ -205,7 +206,7 @@ TEST_F(GraphTest, ALaunchThatIsQueuedKeepsWhatItHad) {
   const CUDA_KERNEL_NODE_PARAMS parameters = kernel(fill_, &value);
   ASSERT_EQ(CUDA_SUCCESS, cuGraphExecKernelNodeSetParams(exec, node, &parameters));
   ASSERT_EQ(CUDA_SUCCESS, cuGraphExecDestroy(exec));
-  gate = 1;
+  is_open = true;
   EXPECT_EQ(all(1), words());
 }
 
