@@ -295,6 +295,7 @@ void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
   }
   switches_.loaded(gang->gpus, loaded, more);
   gang->loaded_bytes += static_cast<std::int64_t>(std::min(loaded.moved_bytes, 1ul << 50));
+  gang->load_blocked = std::max(gang->load_blocked, from_wire(loaded.blocked_ns));
   if (gang->loading) {
     check_loaded(*gang);
   } else if (gang->epoch == session.granted && session.client != nullptr) {
@@ -309,7 +310,10 @@ void Leases::check_loaded(LeaseGang& gang) {
     if (session.granted == gang.epoch && session.client != nullptr) all &= session.loaded;
   });
   if (!all) return;
-  events_.push_back(policy::GangLoaded{gang.id, gang.loaded_bytes, boot_now() - gang.grant_sent});
+  // What its rate is learned from is the time without that of waiting for room.
+  const auto took = boot_now() - gang.grant_sent;
+  events_.push_back(
+      policy::GangLoaded{gang.id, gang.loaded_bytes, took - std::min(took, gang.load_blocked)});
 }
 
 void Leases::on_drained(Session& session, const wire::Drained& drained) {

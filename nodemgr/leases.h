@@ -29,6 +29,7 @@ struct LeaseGang {
   std::chrono::nanoseconds decided_at{0};
   std::chrono::nanoseconds grant_sent{0};
   std::int64_t loaded_bytes = 0;
+  std::chrono::nanoseconds load_blocked{0};  ///< the longest of its processes': no room yet
   bool busy = false;
 
   struct Eviction {

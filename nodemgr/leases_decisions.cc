@@ -190,6 +190,7 @@ void Leases::grant(LeaseGang& gang, const policy::Decision& decision) {
   gang.attempt = 0;
   gang.loading = !decision.run_now;
   gang.loaded_bytes = 0;
+  gang.load_blocked = std::chrono::nanoseconds{0};
   journal_grant(gang);
   gang.grant_sent = boot_now();
   switches_.granted(who(gang), decision, gang.grant_sent);

@@ -44,8 +44,9 @@ double swap_s(const PredictorConfig& config, const std::vector<const GangProfile
   }
   if (all <= static_cast<double>(config.usable_hbm_bytes)) return seconds(config.moves.drain);
   auto bytes = static_cast<double>(gang.hbm_bytes);
-  return seconds(config.moves.drain + config.moves.out_fixed + config.moves.in_fixed) +
-         bytes / config.moves.out_bytes_per_s + bytes / config.moves.in_bytes_per_s;
+  const double out = seconds(config.moves.out_fixed) + bytes / config.moves.out_bytes_per_s;
+  const double in = seconds(config.moves.in_fixed) + bytes / config.moves.in_bytes_per_s;
+  return seconds(config.moves.drain) + (config.moves.at_once ? std::max(out, in) : out + in);
 }
 
 Prediction Predictor::estimate(const Group& group, bool with_waits) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "nodemgr/policy/cost.h"
+
 namespace plexrl::clustermgr::placement {
 
 namespace policy = nodemgr::policy;
@@ -80,6 +82,7 @@ void VirtualNode::advance(Instant now, std::vector<Finished>& finished) {
   ++events_;
   wake_at_ = result.wake_at;
   for (const policy::Decision& decision : result.decisions) carry_out(decision, now);
+  go_on_loading(now);
   if (!pending_.empty()) pending_at_ = now;
 }
 
@@ -125,7 +128,43 @@ void VirtualNode::load(GangId id, Live& live, Instant now) {
   }
   live.totals.in_bytes += in_all;
   Duration took = moves_.in_fixed + from_seconds(static_cast<double>(most) / moves_.in_bytes_per_s);
-  later(now + took, What::kLoaded, id, 0, 0, most, took);
+  live.awaits_room.reset();
+  const Later end{now + took, order_++, What::kLoaded, id, ++live.loads, 0, most, took};
+  if (moves_.at_once || has_room(id)) {
+    queue_.push(end);
+  } else {
+    live.awaits_room = end;
+  }
+}
+
+bool VirtualNode::has_room(GangId id) {
+  const auto& memory = state_.find(id)->memory;
+  return std::all_of(memory.begin(), memory.end(), [&](const auto& entry) {
+    return entry.second.missing() <= std::max<std::int64_t>(0, state_.free_bytes(entry.first));
+  });
+}
+
+void VirtualNode::end_load(GangId id, Live& live, const Later& what) {
+  if (!has_room(id)) {
+    live.awaits_room = what;
+    return;
+  }
+  for (const auto& [gpu, memory] : state_.find(id)->memory) {
+    memory_event(id, live, gpu, live.gang.pageable_bytes);
+  }
+  pending_.push_back(policy::GangLoaded{id, what.bytes, what.took});
+}
+
+/// Loads begin while others still leave. What comes in last waits for what leaves last.
+void VirtualNode::go_on_loading(Instant now) {
+  for (auto& [id, live] : gangs_) {
+    if (!live.awaits_room || !has_room(id)) continue;
+    const Later what = *live.awaits_room;
+    live.awaits_room.reset();
+    const auto last = static_cast<double>(std::min(what.bytes, policy::kExchangeUnit));
+    const Duration rest = moves_.at_once ? from_seconds(last / moves_.in_bytes_per_s) : what.took;
+    later(now + rest, What::kLoaded, id, what.number, 0, what.bytes, what.took);
+  }
 }
 
 void VirtualNode::happen(const Later& what, Instant now, std::vector<Finished>& finished) {
@@ -149,10 +188,7 @@ void VirtualNode::happen(const Later& what, Instant now, std::vector<Finished>& 
       pending_.push_back(policy::GangDrained{what.gang, what.number});
       break;
     case What::kLoaded:
-      for (const auto& [gpu, memory] : state_.find(what.gang)->memory) {
-        memory_event(what.gang, live, gpu, live.gang.pageable_bytes);
-      }
-      pending_.push_back(policy::GangLoaded{what.gang, what.bytes, what.took});
+      if (what.number == live.loads) end_load(what.gang, live, what);
       break;
     case What::kEvicted: {
       std::int64_t resident = state_.find(what.gang)->memory[what.gpu].resident;
@@ -173,7 +209,13 @@ void VirtualNode::carry_out(const policy::Decision& decision, Instant now) {
       later(now + moves_.drain, What::kDrained, decision.gang, decision.attempt);
       break;
     case policy::Decision::Kind::kRevoke:
-      if (live.busy && !live.waits) wait(decision.gang, live, now);
+      ++live.loads;
+      live.awaits_room.reset();
+      if (live.busy && !live.waits) {
+        wait(decision.gang, live, now);
+      } else if (live.busy) {
+        pending_.push_back(policy::WantsChanged{decision.gang, true, live.waits_since});
+      }
       break;
     case policy::Decision::Kind::kGrant:
       ++live.totals.grants;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <queue>
 #include <string>
 #include <tuple>
@@ -19,6 +20,7 @@ struct MoveModel {
   Duration out_fixed{0};  ///< added to every eviction
   Duration in_fixed{0};   ///< added to every load
   Duration drain{std::chrono::milliseconds(1)};
+  bool at_once = true;  ///< a load begins while others still leave; false: when they have left
 };
 
 /// A gang on a virtual node.
@@ -76,18 +78,6 @@ class VirtualNode {
   const nodemgr::policy::State& state() const { return state_; }
 
  private:
-  struct Live {
-    VirtualGang gang;
-    bool busy = false;   ///< inside a burst
-    bool waits = false;  ///< at the gate
-    bool runs = false;   ///< its burst progresses
-    Instant waits_since{0};
-    Instant runs_since{0};
-    Duration left{0};
-    Duration work{0};
-    std::uint64_t life = 0;  ///< outdates scheduled ends
-    GangTotals totals;
-  };
   enum class What : std::uint8_t { kBurstEnd, kIdleEdge, kDrained, kLoaded, kEvicted };
   struct Later {
     Instant at;
@@ -100,6 +90,20 @@ class VirtualNode {
     Duration took;
     bool operator>(const Later& o) const { return std::tie(at, order) > std::tie(o.at, o.order); }
   };
+  struct Live {
+    VirtualGang gang;
+    bool busy = false;   ///< inside a burst
+    bool waits = false;  ///< at the gate
+    bool runs = false;   ///< its burst progresses
+    Instant waits_since{0};
+    Instant runs_since{0};
+    Duration left{0};
+    Duration work{0};
+    std::uint64_t life = 0;            ///< outdates scheduled ends
+    std::uint64_t loads = 0;           ///< outdates scheduled ends of loads
+    std::optional<Later> awaits_room;  ///< the end of a load that waits for what others give up
+    GangTotals totals;
+  };
 
   void later(Instant at, What what, GangId gang, std::uint64_t number, int gpu = 0,
              std::int64_t bytes = 0, Duration took = Duration{0});
@@ -110,6 +114,9 @@ class VirtualNode {
   void go_on(GangId id, Live& live, Instant now);
   void pause(Live& live, Instant now);
   void load(GangId id, Live& live, Instant now);
+  bool has_room(GangId id);
+  void end_load(GangId id, Live& live, const Later& what);
+  void go_on_loading(Instant now);
 
   nodemgr::policy::State state_;
   MoveModel moves_;

@@ -13,6 +13,14 @@ std::int64_t missing_on(const Gang& gang, int gpu) {
   return it == gang.memory.end() ? 0 : it->second.missing();
 }
 
+/// Out and in go at the same time; what comes in last waits for what leaves last.
+double exchange_ns(const Gpu& gpu, std::int64_t out, std::int64_t in) {
+  const std::int64_t last = std::min({in, out, kExchangeUnit});
+  return std::max(static_cast<double>(in) * gpu.in_ns_per_byte,
+                  static_cast<double>(out) * gpu.out_ns_per_byte +
+                      static_cast<double>(last) * gpu.in_ns_per_byte);
+}
+
 }  // namespace
 
 Duration load_cost(const State& state, const Gang& gang) {
@@ -30,8 +38,7 @@ Duration switch_cost(const State& state, const Gang& holder, const Gang& newcome
     if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
     std::int64_t in = missing_on(newcomer, gpu);
     std::int64_t out = std::max<std::int64_t>(0, in - state.free_bytes(gpu));
-    worst = std::max(worst, static_cast<double>(in) * info.in_ns_per_byte +
-                                static_cast<double>(out) * info.out_ns_per_byte);
+    worst = std::max(worst, exchange_ns(info, out, in));
   }
   return kHandoff + Duration(static_cast<std::int64_t>(worst + holder.drain_ns));
 }
@@ -42,7 +49,7 @@ Duration return_cost(const State& state, const Gang& newcomer) {
     if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
     // What left for the newcomer comes back, and as much of the newcomer has to leave for it.
     std::int64_t out = std::max<std::int64_t>(0, missing_on(newcomer, gpu) - state.free_bytes(gpu));
-    back = std::max(back, static_cast<double>(out) * (info.in_ns_per_byte + info.out_ns_per_byte));
+    back = std::max(back, exchange_ns(info, out, out));
   }
   return kHandoff + Duration(static_cast<std::int64_t>(back + newcomer.drain_ns));
 }

@@ -5,11 +5,14 @@
 /// What a switch is predicted to cost, from what switches on this node have cost.
 namespace plexrl::nodemgr::policy {
 
+/// What is given up and loaded into at a time, bytes: about a chunk of the pager's.
+inline constexpr std::int64_t kExchangeUnit = 32 << 20;
+
 /// Time to bring in what `gang` lacks on its GPUs (they load side by side).
 Duration load_cost(const State& state, const Gang& gang);
 
-/// Time from withdrawing `holder` until `newcomer` runs: drain, evict as much as the newcomer
-/// lacks room for, load.
+/// Time from withdrawing `holder` until `newcomer` runs: drain, then evict as much as the newcomer
+/// lacks room for while it loads.
 Duration switch_cost(const State& state, const Gang& holder, const Gang& newcomer);
 
 /// Time from withdrawing `newcomer`, once it runs, until the holder of before runs again.

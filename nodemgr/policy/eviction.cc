@@ -31,11 +31,9 @@ Decision ask(const State& state, Gang& victim, const Gang& newcomer, int gpu, st
   return decision;
 }
 
-/// Bytes that are on their way out, those of ended processes among them; gives up those past their
-/// deadline.
-std::int64_t coming_bytes(State& state, int gpu, Instant now, Instant& wake) {
-  auto info = state.gpus.find(gpu);
-  std::int64_t coming = info == state.gpus.end() ? 0 : info->second.departing;
+/// Bytes that living gangs are giving up; does not wait any more for those past their deadline.
+std::int64_t leaving_bytes(State& state, int gpu, Instant now, Instant& wake) {
+  std::int64_t leaving = 0;
   for (auto& [id, gang] : state.gangs) {
     auto it = gang.memory.find(gpu);
     if (it == gang.memory.end() || it->second.evict_asked == 0) continue;
@@ -45,10 +43,10 @@ std::int64_t coming_bytes(State& state, int gpu, Instant now, Instant& wake) {
       memory.evict_not_before = now + state.config.evict_patience;
       continue;
     }
-    coming += std::min(memory.evict_asked, memory.resident);
+    leaving += std::min(memory.evict_asked, memory.resident);
     wake = std::min(wake, memory.evict_deadline);
   }
-  return coming;
+  return leaving;
 }
 
 }  // namespace
@@ -71,8 +69,10 @@ Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_
                const char* reason, Instant now, std::vector<Decision>& out, Instant& wake) {
   std::int64_t short_bytes = needed_bytes - state.free_bytes(gpu);
   if (needed_bytes <= 0 || short_bytes <= 0) return Room::kEnough;
-  std::int64_t coming = coming_bytes(state, gpu, now, wake);
-  std::int64_t left = short_bytes - coming;
+  auto info = state.gpus.find(gpu);
+  const std::int64_t departing = info == state.gpus.end() ? 0 : info->second.departing;
+  std::int64_t leaving = leaving_bytes(state, gpu, now, wake);
+  std::int64_t left = short_bytes - departing - leaving;
   while (left > 0) {
     Gang* victim = next_victim(state, gpu, newcomer, now);
     if (victim == nullptr) break;
@@ -80,9 +80,10 @@ Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_
     out.push_back(ask(state, *victim, newcomer, gpu, bytes, short_bytes, reason, now));
     wake = std::min(wake, victim->memory[gpu].evict_deadline);
     left -= bytes;
-    coming += bytes;
+    leaving += bytes;
   }
-  return coming > 0 ? Room::kComing : Room::kNone;
+  if (leaving >= short_bytes) return Room::kLeaving;
+  return leaving + departing > 0 ? Room::kComing : Room::kNone;
 }
 
 }  // namespace plexrl::nodemgr::policy

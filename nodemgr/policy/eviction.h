@@ -7,12 +7,17 @@
 
 namespace plexrl::nodemgr::policy {
 
-enum class Room { kEnough, kComing, kNone };
+enum class Room {
+  kEnough,
+  kLeaving,  ///< living gangs are giving up all that is short: a load may begin beside it
+  kComing,   ///< something is on its way: less than is short, or of processes that have ended
+  kNone,     ///< nobody is left to ask, and it does not fit
+};
 
 /// Makes room on one GPU: asks gangs that hold no lease, least recently used first, for just as
-/// many bytes as `newcomer` lacks, and appends the kEvict decisions. kComing: evictions are under
-/// way; kNone: nobody is left to ask and it does not fit. Evictions past their deadline are given
-/// up, and their gang is not asked again for a while. `wake` is lowered to the next deadline.
+/// many bytes as `newcomer` lacks, and appends the kEvict decisions. Evictions past their deadline
+/// are given up, and their gang is not asked again for a while. `wake` is lowered to the next
+/// deadline.
 Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_bytes,
                const char* reason, Instant now, std::vector<Decision>& out, Instant& wake);
 

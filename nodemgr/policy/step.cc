@@ -71,17 +71,34 @@ struct Planner {
   void make_room_for_holders() {
     for (auto& [id, gang] : state.gangs) {
       if (gang.phase != Phase::kLoading && gang.phase != Phase::kRunning) continue;
+      const bool loads = gang.phase == Phase::kLoading;
       std::int64_t missing_in_all = 0;
+      bool coming = false;
+      bool hopeless = false;
       for (auto& [gpu, memory] : gang.memory) {
         if ((gang.held & gpu_bit(gpu)) == 0) continue;
         missing_in_all += memory.missing();
         Instant deadline = kNever;
-        make_room(state, gang, gpu, memory.missing(), "holder grows", now, result.decisions,
-                  deadline);
+        const Room room = make_room(state, gang, gpu, memory.missing(),
+                                    loads ? "newcomer lacks room" : "holder grows", now,
+                                    result.decisions, deadline);
+        coming |= room == Room::kLeaving || room == Room::kComing;
+        hopeless |= room == Room::kNone;
         if (deadline != kNever) wake(deadline);
       }
-      bool loads = gang.phase == Phase::kLoading && missing_in_all > 0;
-      if (loads || gang.lacks_memory) push_stuck_load(gang);
+      if (loads && hopeless && !coming && !gang.exclusive) {
+        // What it was granted the lease for is kept by somebody: let others have the GPU meanwhile.
+        Judgement judgement;
+        judgement.reason = "no room";
+        judgement.figures = {{"missing_bytes", static_cast<double>(missing_in_all)}};
+        // It has not run: nothing of this lease is accounted for.
+        gang.running_since = gang.busy_since = now;
+        withdraw(gang, gang, std::move(judgement));
+        continue;
+      }
+      // While others are leaving, the driver has reason to refuse.
+      if (coming) gang.load_progress = now;
+      if ((loads && missing_in_all > 0) || gang.lacks_memory) push_stuck_load(gang);
       // What it lacks is not pageable memory (a context, a module): once is enough, it says it
       // again.
       if (missing_in_all == 0) gang.lacks_memory = false;
@@ -121,8 +138,11 @@ struct Planner {
 
   void grant(Gang& gang) {
     std::int64_t missing = 0;
+    std::int64_t leaving = 0;
     for (const auto& [gpu, memory] : gang.memory) {
-      if ((gang.gpus & gpu_bit(gpu)) != 0) missing += memory.missing();
+      if ((gang.gpus & gpu_bit(gpu)) == 0) continue;
+      missing += memory.missing();
+      leaving += std::max<std::int64_t>(0, memory.missing() - state.free_bytes(gpu));
     }
     Decision decision;
     decision.kind = Decision::Kind::kGrant;
@@ -132,6 +152,7 @@ struct Planner {
     decision.reason = gang.exiting ? "exiting" : now >= urgent_at(state, gang) ? "bound" : "turn";
     decision.figures = {{"waited_ns", static_cast<double>((now - gang.want_since).count())},
                         {"load_bytes", static_cast<double>(missing)},
+                        {"leaving_bytes", static_cast<double>(leaving)},
                         {"load_cost_ns", static_cast<double>(load_cost(state, gang).count())},
                         {"priority", static_cast<double>(gang.priority)},
                         {"response_ratio", response_ratio(state, gang, now)},
@@ -170,6 +191,7 @@ struct Planner {
               {"free_bytes", static_cast<double>(state.free_bytes(gpu))}});
         return;
       }
+      // What living gangs are giving up is loaded into as it becomes free: out and in at once.
       coming |= room == Room::kComing;
       auto info = state.gpus.find(gpu);
       departing |= room == Room::kComing && info != state.gpus.end() && info->second.departing > 0;

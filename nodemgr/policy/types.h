@@ -26,6 +26,7 @@ inline constexpr GpuMask gpu_bit(int gpu) { return GpuMask{1} << gpu; }
 struct Figure {
   std::string name;
   double value = 0;
+  bool operator==(const Figure&) const = default;
 };
 
 /// As docs/contract.md names them. A running gang may be idle; it keeps its lease until withdrawn.

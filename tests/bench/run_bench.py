@@ -97,6 +97,10 @@ class Switching:
             raw = sandbox.start([build / "tests/bench/raw_copy", SWAP_BYTES, SWAP_BYTES, 3],
                                 dict(sandbox.environment(), LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu")), "raw")
             self.out_ns, self.in_ns = map(int, sandbox.wait(raw).split())
+            both = [sandbox.start([build / "tests/bench/raw_copy", SWAP_BYTES, SWAP_BYTES // 4, 7, direction],
+                                  dict(sandbox.environment(), LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu")), f"raw-{direction}")
+                    for direction in ("out", "in")]
+            self.both_out_ns, self.both_in_ns = (int(sandbox.wait(copy)) for copy in both)
             self.lag = lag_ratio(sandbox.device_log, link) if link else 0.0
             sandbox.stop_manager()
             self.swaps = sandbox.trace("swaps", "--json")["swaps"]
@@ -104,24 +108,33 @@ class Switching:
     def raw_ns(self, swap):
         return (self.out_ns * swap["out_bytes"] + self.in_ns * swap["in_bytes"]) / SWAP_BYTES
 
+    def raw_exchange_ns(self, swap):
+        """Of two raw copies in opposite directions at the same time."""
+        return max(self.both_out_ns * swap["out_bytes"], self.both_in_ns * swap["in_bytes"]) / SWAP_BYTES
+
 
 def bench_switch(build):
     """From the decision to take the GPU from one job, all of whose memory changed, until the other's first kernel may run, against raw
-    pinned copies of as many bytes on the same device."""
-    unit, against, goal = "ratio", "one raw pinned copy each way of as many bytes", 0.9
+    pinned copies of as many bytes on the same device: one after the other, and in two processes at the same time."""
     for suffix, (spec, link) in MODELS.items():
-        name, ratios, lag = "evict_and_restore" + suffix, [], 0.0
+        ratios, lag = {"evict_and_restore": [], "exchange": []}, 0.0
         for _ in range(3):
             run = Switching(build, spec, link)
             lag = max(lag, run.lag)
-            ratios += [run.raw_ns(swap) / swap["stages"]["total_ns"] for swap in run.swaps
-                       if min(swap["out_bytes"], swap["in_bytes"]) >= 32 * MIB]  # not first loads, not last exits
-        if not ratios:
-            yield failed_row(name, unit, against, goal, "higher", True, "no switch moved memory both ways")
-        elif lag > LARGEST_LAG_RATIO:
-            yield failed_row(name, unit, against, goal, "higher", True, f"not measurable here: the device lagged by {lag:.0%}")
-        else:
-            yield row(name, ratios, f"{unit} ({spec})", against, goal, "higher", True)
+            for swap in run.swaps:
+                if min(swap["out_bytes"], swap["in_bytes"]) < 32 * MIB:  # first loads, last exits
+                    continue
+                ratios["evict_and_restore"].append(run.raw_ns(swap) / swap["stages"]["total_ns"])
+                ratios["exchange"].append(run.raw_exchange_ns(swap) / swap["stages"]["total_ns"])
+        for name, against in (("evict_and_restore", "one raw pinned copy each way of as many bytes, out then in"),
+                              ("exchange", "two raw pinned copies of as many bytes in opposite directions at once")):
+            common = ("ratio", against, 0.9, "higher", True)
+            if not ratios[name]:
+                yield failed_row(name + suffix, *common, "no switch moved memory both ways")
+            elif lag > LARGEST_LAG_RATIO:
+                yield failed_row(name + suffix, *common, f"not measurable here: the device lagged by {lag:.0%}")
+            else:
+                yield row(name + suffix, ratios[name], f"ratio ({spec})", against, 0.9, "higher", True)
 
 
 def bench_unchanged(build):

@@ -238,6 +238,7 @@ void read_moves(Object& root, std::string& error, placement::MoveModel& moves) {
   moves.out_fixed = from_seconds(object.number("out_fixed_s", 0, 0, 1e6));
   moves.in_fixed = from_seconds(object.number("in_fixed_s", 0, 0, 1e6));
   moves.drain = from_seconds(object.number("drain_s", seconds(moves.drain), 0, 1e6));
+  moves.at_once = object.flag("at_once", moves.at_once);
 }
 
 void read_nodes(Object& root, std::string& error, Setup& setup) {

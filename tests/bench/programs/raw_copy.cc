@@ -1,17 +1,24 @@
 // Copies BYTES from the device to pinned host memory and back, ROUNDS times, in pieces of
 // PIECE_BYTES that follow each other on one stream, and prints the median time in ns of each
-// direction: what the link gives without PlexRL. Usage: raw_copy BYTES PIECE_BYTES ROUNDS
+// direction: what the link gives without PlexRL. With a DIRECTION it copies that way only and
+// prints one time: two of them show what the link gives both ways at once. Usage: raw_copy BYTES
+// PIECE_BYTES ROUNDS [out|in]
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "tests/bench/programs/cuda_check.h"
 
 int main(int argc, char** argv) {
-  if (argc != 4 || std::strtoull(argv[2], nullptr, 10) == 0 || std::atoi(argv[3]) < 1) {
-    std::fprintf(stderr, "usage: raw_copy BYTES PIECE_BYTES ROUNDS\n");
+  const char* const only = argc == 5 ? argv[4] : "";
+  const bool goes_out = std::strcmp(only, "in") != 0;
+  const bool goes_in = std::strcmp(only, "out") != 0;
+  if (argc < 4 || argc > 5 || (argc == 5 && goes_out == goes_in) ||
+      std::strtoull(argv[2], nullptr, 10) == 0 || std::atoi(argv[3]) < 1) {
+    std::fprintf(stderr, "usage: raw_copy BYTES PIECE_BYTES ROUNDS [out|in]\n");
     return 2;
   }
   const std::size_t bytes = std::strtoull(argv[1], nullptr, 10);
@@ -36,12 +43,12 @@ int main(int argc, char** argv) {
   std::vector<std::int64_t> in;
   for (std::size_t round = 0; round <= rounds; ++round) {  // the first one warms up
     const auto start = std::chrono::steady_clock::now();
-    for (std::size_t done = 0; done < bytes; done += piece) {
+    for (std::size_t done = 0; goes_out && done < bytes; done += piece) {
       CHECK_CU(cuMemcpyDtoHAsync(host, memory, std::min(piece, bytes - done), stream));
     }
     CHECK_CU(cuStreamSynchronize(stream));
     const auto middle = std::chrono::steady_clock::now();
-    for (std::size_t done = 0; done < bytes; done += piece) {
+    for (std::size_t done = 0; goes_in && done < bytes; done += piece) {
       CHECK_CU(cuMemcpyHtoDAsync(memory, host, std::min(piece, bytes - done), stream));
     }
     CHECK_CU(cuStreamSynchronize(stream));
@@ -52,7 +59,7 @@ int main(int argc, char** argv) {
   }
   std::sort(out.begin(), out.end());
   std::sort(in.begin(), in.end());
-  std::printf("%lld %lld\n", static_cast<long long>(out[rounds / 2]),
-              static_cast<long long>(in[rounds / 2]));
+  if (goes_out) std::printf("%lld\n", static_cast<long long>(out[rounds / 2]));
+  if (goes_in) std::printf("%lld\n", static_cast<long long>(in[rounds / 2]));
   return 0;
 }

@@ -94,6 +94,22 @@ TEST(VirtualCluster, SwitchesMoveMemoryBothWays) {
   EXPECT_EQ(f.cluster.gang_totals(b, 0).worked, from_seconds(60));
 }
 
+TEST(VirtualCluster, MovingBothWaysAtOnceHalvesASwitch) {
+  double waited[2];
+  for (const bool at_once : {false, true}) {
+    MoveModel moves;
+    moves.out_bytes_per_s = moves.in_bytes_per_s = 1e9;
+    moves.at_once = at_once;
+    Fixture f(10 * kGb, moves);
+    f.add(20, 80, 2, 10 * kGb);
+    const int second = f.add(20, 80, 1, 10 * kGb, 60);  // long into the gap
+    f.cluster.run_until(kNever);
+    waited[at_once] = seconds(f.cluster.gang_totals(second, 0).waited);
+  }
+  EXPECT_NEAR(waited[0], 20, 1);
+  EXPECT_NEAR(waited[1], 10, 1);
+}
+
 TEST(VirtualCluster, RecordsWhatANodeAgentWouldSee) {
   Fixture f(10 * kGb);
   int a = f.add(2, 3, 5, 0);

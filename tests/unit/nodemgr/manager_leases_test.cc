@@ -28,7 +28,9 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   auto evict = a.peer.expect<wire::Evict>(Type::kEvict);
   EXPECT_LT(evict.bytes, 700 * kMiB);
   EXPECT_GT(evict.bytes, 400 * kMiB);
-  EXPECT_FALSE(b.peer.next());
+  auto second = b.peer.expect<wire::Grant>(Type::kGrant);  // it loads while the other leaves
+  EXPECT_GT(second.epoch, first.epoch);
+  EXPECT_EQ(second.flags & wire::kGrantRunNow, 0u);
 
   wire::Evicted evicted{};
   evicted.freed_bytes = evict.bytes;
@@ -37,9 +39,7 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   evicted.start_ns = evicted.end_ns = static_cast<std::uint64_t>(boot_now().count());
   a.peer.send(Type::kEvicted, evicted, 0);
   pump();
-  auto second = b.peer.expect<wire::Grant>(Type::kGrant);
-  EXPECT_GT(second.epoch, first.epoch);
-  EXPECT_EQ(second.flags & wire::kGrantRunNow, 0u);
+  EXPECT_FALSE(b.peer.next());
   wire::Loaded loaded{};
   loaded.epoch = second.epoch;
   loaded.moved_bytes = 700 * kMiB;
@@ -59,7 +59,7 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   EXPECT_GT(jobs[1]["wait_s"], 0);
 }
 
-TEST_F(ManagerTest, AnEvictionThatCouldNotBeginFreesNothing) {
+TEST_F(ManagerTest, ANewcomerWhoseRoomIsKeptAllTheSameGivesTheGpuBack) {
   FakeJob job_a = admit(700 * kMiB, "a");
   FakeJob job_b = admit(700 * kMiB, "b");
   FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
@@ -73,9 +73,17 @@ TEST_F(ManagerTest, AnEvictionThatCouldNotBeginFreesNothing) {
   pump();
   a.peer.expect<wire::LeaseRef>(Type::kRevoked);
   a.peer.expect<wire::Evict>(Type::kEvict);
+  const auto grant = b.peer.expect<wire::Grant>(Type::kGrant);
   wire::Evicted evicted{};
   evicted.failed = 1;
   a.peer.send(Type::kEvicted, evicted, 0);
+  pump();
+  withdraw = b.peer.expect<wire::Withdraw>(Type::kWithdraw);
+  EXPECT_EQ(withdraw.epoch, grant.epoch);
+  b.peer.send(Type::kDrained, wire::Drained{withdraw.epoch, withdraw.attempt, 0, 0}, 0);
+  pump();
+  b.peer.expect<wire::LeaseRef>(Type::kRevoked);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
   pump();
   EXPECT_FALSE(b.peer.next()) << "granted without room";
   std::optional<Packet> packet;

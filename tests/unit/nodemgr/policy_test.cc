@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nodemgr/policy/backoff.h"
+#include "nodemgr/policy/cost.h"
 #include "nodemgr/policy/order.h"
 #include "nodemgr/policy/step.h"
 #include "nodemgr/policy/wake.h"
@@ -275,10 +276,65 @@ TEST_F(PolicyTest, OnlyAsManyBytesLeaveAsTheNewcomerLacks) {
   ASSERT_NE(evict, nullptr);
   EXPECT_EQ(evict->gang, kA);
   EXPECT_EQ(evict->bytes, 400);
-  EXPECT_EQ(find(Kind::kGrant), nullptr);
-  step_with({MemoryChanged{kA, 0, 700, 0, 300}, GangEvicted{kA, 0, false, 400, 1ms}});
+}
+
+TEST_F(PolicyTest, ANewcomerLoadsWhileOthersLeave) {
+  gang(kA, 1, 700);
+  gang(kB, 1, 700);
+  gang(kC, 1, 100);
+  state.find(kA)->memory[0].resident = 700;
+  state.find(kC)->memory[0].resident = 50;
+  state.find(kC)->lease_ended = 1s;
+  at(2s, {WantsChanged{kB, true, 2s}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  EXPECT_EQ(find(Kind::kEvict)->gang, kA);
+  const Decision* const grant = find(Kind::kGrant);
+  ASSERT_NE(grant, nullptr);
+  EXPECT_EQ(grant->gang, kB);
+  EXPECT_FALSE(grant->run_now);
+  EXPECT_THAT(grant->figures, ::testing::Contains(Figure{"leaving_bytes", 450}));
+  // Long without progress: the driver refuses what has not left yet, nobody else has to leave.
+  at(4s, {LacksMemory{kB}});
+  EXPECT_EQ(find(Kind::kEvict), nullptr);
+  step_with({MemoryChanged{kA, 0, 700, 0, 250}, GangEvicted{kA, 0, false, 450, 1ms}});
+  step_with({MemoryChanged{kB, 0, 700, 0, 650}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  step_with({GangLoaded{kB, 700, 1ms}});
+  EXPECT_NE(find(Kind::kRun), nullptr);
+}
+
+TEST_F(PolicyTest, ASilentVictimDoesNotBlockTheGpuForOthers) {
+  gang(kA, 1, 700);
+  gang(kB, 1, 700);
+  gang(kC, 1, 0);
+  state.find(kA)->memory[0].resident = 700;
+  at(2s, {WantsChanged{kB, true, 2s}});
   ASSERT_NE(find(Kind::kGrant), nullptr);
-  EXPECT_EQ(find(Kind::kGrant)->gang, kB);
+  at(3s, {WantsChanged{kC, true, 3s}, MemoryChanged{kB, 0, 700, 0, 300}});
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr);
+  at(state.find(kA)->memory[0].evict_deadline);  // it was stopped, say
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->gang, kB);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "no room");
+  step_with({GangDrained{kB, find(Kind::kWithdraw)->attempt}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gang, kC);
+  EXPECT_LT(state.find(kB)->service, 1s) << "it has not run";
+}
+
+TEST_F(PolicyTest, ASwitchCostsTheLongerOfOutAndIn) {
+  state.gpus[0].out_ns_per_byte = 1e6;
+  state.gpus[0].in_ns_per_byte = 1e6;
+  gang(kA, 1, 1000);
+  gang(kB, 1, 500);
+  state.find(kA)->memory[0].resident = 1000;
+  // What comes in last waits for what leaves last, which at these sizes is all of it.
+  EXPECT_NEAR(switch_cost(state, *state.find(kA), *state.find(kB)).count(), 1e9, 1e6);
+  state.gpus[0].usable = 1'000'000'000;
+  state.find(kA)->memory[0] = {1'000'000'000, 0, 1'000'000'000};
+  state.find(kB)->memory[0] = {500'000'000, 0, 0};
+  state.gpus[0].out_ns_per_byte = state.gpus[0].in_ns_per_byte = 1;
+  EXPECT_NEAR(switch_cost(state, *state.find(kA), *state.find(kB)).count(), 534e6, 1e6);
 }
 
 TEST_F(PolicyTest, WhoseMemoryIsLeavingGetsNoLeaseBeforeItHasLeft) {
@@ -423,18 +479,6 @@ TEST_F(PolicyTest, BytesOfEndedProcessesAreWaitedForAndNobodyElseLeaves) {
   step_with({GpuChanged{0, 1000, false, 0}});
   EXPECT_NE(find(Kind::kGrant), nullptr);
   EXPECT_EQ(find(Kind::kEvict), nullptr);
-}
-
-TEST_F(PolicyTest, ASilentVictimDoesNotBlockTheGpuForOthers) {
-  gang(kA, 1, 800);
-  gang(kB, 1, 800);
-  gang(kC, 1, 0);
-  state.find(kA)->memory[0].resident = 800;
-  at(2s, {WantsChanged{kB, true, 2s}});
-  ASSERT_NE(find(Kind::kEvict), nullptr);
-  at(wake_at, {WantsChanged{kC, true, wake_at}});
-  ASSERT_NE(find(Kind::kGrant), nullptr);
-  EXPECT_EQ(find(Kind::kGrant)->gang, kC);
 }
 
 TEST_F(PolicyTest, AHolderThatGrowsMakesOthersLeave) {

@@ -89,7 +89,17 @@ void World::happen(const Later& what, std::vector<Event>& events) {
     case What::kNotDrained:
       events.push_back(GangNotDrained{what.gang, what.number, "stream busy"});
       break;
-    case What::kLoaded:
+    case What::kLoaded: {
+      if (what.number != fake.loads) break;
+      bool has_room = true;
+      for (auto& [gpu, memory] : gang->memory) {
+        has_room &= memory.missing() <= std::max<std::int64_t>(0, state_.free_bytes(gpu));
+      }
+      if (!has_room) {  // others are still leaving
+        later(Duration{1000}, What::kLoaded, what.gang, what.number, 0, what.bytes);
+        break;
+      }
+      fake.loading = false;
       for (const auto& [gpu, info] : state_.gpus) {
         if (habit.gpus & gpu_bit(gpu)) {
           events.push_back(MemoryChanged{what.gang, gpu, habit.bytes, 0, habit.bytes});
@@ -97,6 +107,7 @@ void World::happen(const Later& what, std::vector<Event>& events) {
       }
       events.push_back(GangLoaded{what.gang, what.bytes, Duration(what.bytes)});
       break;
+    }
     case What::kEvicted: {
       std::int64_t left = gang->memory[what.gpu].resident - what.bytes;
       events.push_back(MemoryChanged{what.gang, what.gpu, habit.bytes, 0, left});
@@ -118,7 +129,7 @@ void World::carry_out(const Decision& decision) {
         break;
       }
       // The gate closes now: what is left of the burst runs after the next grant.
-      if (fake.busy) {
+      if (fake.busy && !fake.loading) {
         fake.burst_left = std::max(Duration{1}, fake.burst_ends - now_);
         ++fake.life;
       }
@@ -127,6 +138,8 @@ void World::carry_out(const Decision& decision) {
       break;
     }
     case Decision::Kind::kRevoke:
+      ++fake.loads;
+      fake.loading = false;
       if (fake.busy) {
         fake.waits = true;
         later(Duration{0}, What::kWants, decision.gang);
@@ -146,7 +159,8 @@ void World::carry_out(const Decision& decision) {
       }
       std::int64_t missing = 0;
       for (auto& [gpu, memory] : gang->memory) missing = std::max(missing, memory.missing());
-      later(Duration(missing), What::kLoaded, decision.gang, 0, 0, missing);
+      fake.loading = true;
+      later(Duration(missing), What::kLoaded, decision.gang, ++fake.loads, 0, missing);
       break;
     }
     case Decision::Kind::kRun:

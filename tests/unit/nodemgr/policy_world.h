@@ -55,7 +55,9 @@ class World {
     bool waits = false;  ///< at the gate
     Duration burst_left{0};
     Instant burst_ends{0};
-    std::uint64_t life = 0;  ///< outdates scheduled burst ends
+    std::uint64_t life = 0;   ///< outdates scheduled burst ends
+    std::uint64_t loads = 0;  ///< outdates scheduled ends of loads
+    bool loading = false;
   };
   enum class What {
     kStart,
@@ -73,7 +75,7 @@ class World {
     std::uint64_t order;
     What what;
     GangId gang;
-    std::uint64_t number;  ///< life, or attempt
+    std::uint64_t number;  ///< life, loads, or attempt
     int gpu;
     std::int64_t bytes;
     bool operator>(const Later& o) const { return std::tie(at, order) > std::tie(o.at, o.order); }
