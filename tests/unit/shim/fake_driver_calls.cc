@@ -224,8 +224,9 @@ CUresult free_host(void* host) {
 
 CUresult memset_words(CUdeviceptr address, unsigned int word, std::size_t count, CUstream) {
   COUNT(cuMemsetD32Async);
+  const std::vector<unsigned int> words(count, word);
   std::vector<std::byte> bytes(4 * count);
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(&bytes[4 * i], &word, sizeof word);
+  std::memcpy(bytes.data(), words.data(), bytes.size());
   return fake->write(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -64,7 +64,7 @@ class RandomProgramTest : public testing::PagerTest,
       if (known_[start]) {
         std::vector<std::byte> found(bytes.size());
         ASSERT_TRUE(driver_.read(start, &found));
-        ASSERT_TRUE(found == bytes) << "seed " << GetParam();
+        ASSERT_TRUE(same(found, bytes)) << "seed " << GetParam();
       }
       switch (below(4)) {
         case 0:  // all of it
