@@ -57,6 +57,8 @@ PLEXRL_FORWARD(int, pthread_setname_np, (pthread_t thread, const char* name), (t
                ENOSYS)
 PLEXRL_FORWARD(int, pthread_sigmask, (int how, const sigset_t* set, sigset_t* old_set),
                (how, set, old_set), ENOSYS)
+// Without threads a mutex is free, and locking it does nothing.
+PLEXRL_FORWARD(int, pthread_mutex_trylock, (pthread_mutex_t * mutex), (mutex), 0)
 PLEXRL_FORWARD(int, pthread_key_create, (pthread_key_t * key, void (*destructor)(void*)),
                (key, destructor), ENOSYS)
 PLEXRL_FORWARD(int, pthread_key_delete, (pthread_key_t key), (key), ENOSYS)
