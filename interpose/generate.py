@@ -19,7 +19,7 @@ def rows(path, macro):
 
 
 def exports(driver_table, nvml_table):
-    names = ["dlsym", "dlvsym"]
+    names = ["dlsym", "dlvsym", "__asan_default_options"]
     names += [symbol for symbol, _, _ in rows(driver_table, "API")]
     names += [symbol for symbol, cls, _ in rows(nvml_table, "NVML_API") if cls != "real"]
     # No version node: an export with a version would not catch references to dlsym@GLIBC_2.2.5.
