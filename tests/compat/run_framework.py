@@ -4,14 +4,18 @@
 Passes if each prints the same bytes both times, memory of each left the GPU and came back at least twice, and nothing ran on the GPU
 outside its gang's lease (lease_check.py). Exit 0 passed, 1 failed, 77 skipped.
 
+--record NAME: what was run, and its result, goes to BUILD/compat-results/NAME.json (frameworks.py).
+
 While a job waits for the service (jobs/service.py) its GPU is idle. HOLDS times the service answers only when some of the job's
 memory has left the GPU, or no other job is left: how often that happens is counted, never timed.
 """
 import argparse
 import contextlib
+import datetime
 import json
 import pathlib
 import socketserver
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +23,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "jobs"), str(HERE.parent / "integration")]
 import environments  # noqa: E402
+import frameworks  # noqa: E402
 import lease_check  # noqa: E402
 import service  # noqa: E402
 from sandbox import LOOK_S, PATIENCE_S, Failure, Sandbox  # noqa: E402
@@ -117,6 +122,30 @@ def check(sandbox, names):
     return moves, len(work)
 
 
+VERSIONS = "import importlib.metadata, json, sys; print(json.dumps({p: importlib.metadata.version(p) for p in sys.argv[1:]}))"
+
+
+def write_record(options, python, result, found):
+    """What is installed is asked of the environment itself."""
+    pinned = frameworks.Tree().pins(options.environment)
+    versions = subprocess.run([python, "-c", VERSIONS, *pinned], stdout=subprocess.PIPE, text=True, check=True).stdout
+    record = {"schema": 1, "test": options.record, "environment": options.environment, "jobs": options.jobs, "where": "simulated",
+              "packages": json.loads(versions), "result": result, "found": found, "date": datetime.date.today().isoformat()}
+    folder = pathlib.Path(options.build, "compat-results")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{options.record}.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+
+def run_all(sandbox, run):
+    """What was found, in words; raises Failure."""
+    alone, shared = run.alone(), run.shared()
+    for name, output in alone.items():
+        if not output or shared[name] != output:
+            raise Failure(f"{name}: the outputs differ\nalone:\n{output.decode()}\nshared:\n{shared[name].decode()}")
+    moves, work = check(sandbox, run.jobs)
+    return f"same bytes; {', '.join(moves)}, {work} pieces of work in their leases"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("environment", help="the NAME of a requirements-NAME.txt; none: this Python")
@@ -124,22 +153,22 @@ def main():
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--memory", default="96MiB", help="of the simulated GPU (default: %(default)s)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the jobs")
+    parser.add_argument("--record", metavar="NAME", help="writes BUILD/compat-results/NAME.json")
     options = parser.parse_args()
     with Sandbox(options.build, memory=options.memory, spec=SPEC) as sandbox:
         run = Run(sandbox, options)
         try:
-            alone, shared = run.alone(), run.shared()
-            for name, output in alone.items():
-                if not output or shared[name] != output:
-                    raise Failure(f"{name}: the outputs differ\nalone:\n{output.decode()}\nshared:\n{shared[name].decode()}")
-            moves, work = check(sandbox, run.jobs)
+            result, found = "passed", run_all(sandbox, run)
         except Failure as failure:
+            result, found = "failed", str(failure)
             print(f"FAILED: {failure}")
             for process in sandbox.started:
                 print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
-            return 1
-    print(f"same bytes; {', '.join(moves)}, {work} pieces of work in their leases")
-    return 0
+    if options.record:
+        write_record(options, run.python, result, found.splitlines()[0])
+    if result == "passed":
+        print(found)
+    return 0 if result == "passed" else 1
 
 
 sys.exit(main())
