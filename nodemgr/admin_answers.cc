@@ -104,7 +104,7 @@ std::string admin_answer(const AdminContext& context, const std::string& request
   } else if (verb == "gpus") {
     json["gpus"] = gpus_json(context);
   } else if (verb == "memory") {
-    json["memory"] = memory_json(context);
+    add_memory(json, context);
   } else if (verb == "explain") {
     const Json parsed = Json::parse(request, nullptr, false);
     auto word = parsed.find("job");

@@ -1,5 +1,6 @@
 // Device memory by job, process and kind, as the administration socket tells of it.
 #include <algorithm>
+#include <string_view>
 
 #include "nodemgr/admin_parts.h"
 #include "nodemgr/ids.h"
@@ -35,11 +36,14 @@ const char* why_not_pageable(int kind) {
   }
 }
 
-void add_memory_rows(Json& rows, const Node& node, const Session& session, int gpu,
-                     const SessionMemory& memory) {
-  auto add = [&](const char* kind, std::uint64_t bytes, const char* tier, const char* pageable,
+/// Returns the bytes of its rows that are in HBM.
+std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& session, int gpu,
+                              const SessionMemory& memory) {
+  std::uint64_t in_hbm = 0;
+  auto add = [&](const char* kind, std::uint64_t bytes, std::string_view tier, const char* pageable,
                  Json reason) {
     if (bytes == 0) return;
+    if (tier == "hbm") in_hbm += bytes;
     rows.push_back({{"job", id_text(session.job->id)},
                     {"pid", session.process.pid},
                     {"gpu", gpu},
@@ -63,32 +67,60 @@ void add_memory_rows(Json& rows, const Node& node, const Session& session, int g
     add("alloc", memory.host, "host", "yes", nullptr);
     add("alloc", memory.unbacked, "unbacked", "yes", nullptr);
   }
+  // Managed memory is not charged, so what the driver shows of it is in what is measured beside.
+  std::uint64_t grown = memory.overhead - memory.context;
   for (int kind = 1; kind < wire::kMemoryKinds; ++kind) {
-    add(kKindNames[kind], memory.kinds[static_cast<std::size_t>(kind)], "hbm", "no",
-        why_not_pageable(kind));
+    std::uint64_t bytes = memory.kinds[static_cast<std::size_t>(kind)];
+    std::uint64_t on_host = 0;
+    switch (static_cast<wire::MemoryKind>(kind)) {
+      case wire::MemoryKind::kHostRegistered:
+        on_host = bytes;
+        break;
+      case wire::MemoryKind::kManaged:
+        on_host = bytes - std::min(bytes, grown);
+        grown -= bytes - on_host;
+        break;
+      default:
+        break;
+    }
+    add(kKindNames[kind], bytes - on_host, "hbm", "no", why_not_pageable(kind));
+    add(kKindNames[kind], on_host, "host", "no", why_not_pageable(kind));
   }
-  if (memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kContext)] == 0) {
-    // Managed memory is not charged, so what the driver shows beside the charges has it too: that
-    // much of it has its own row.
-    std::uint64_t bytes = overhead_of(node, session, gpu, memory);
-    if (memory.overhead != 0)
-      bytes -= std::min(bytes, memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kManaged)]);
-    add("context", bytes, "hbm", "no",
-        memory.overhead != 0 ? "the process's context and modules, as the driver shows them"
-                             : "set aside for the process's context and modules");
+  if (memory.overhead == 0) {
+    add("context", overhead_of(node, session, gpu, memory), "hbm", "no",
+        "set aside for the process's context and modules");
+  } else {
+    add("context", memory.context, "hbm", "no",
+        "the process's context and modules, as the driver shows them");
+    add("other", grown, "hbm", "no",
+        "the driver's own, unexplained: what it shows for the process has grown by as much beside "
+        "its charges");
   }
+  return in_hbm;
+}
+
+/// What the driver shows for the process beside what the rows say.
+Json process_json(const Session& session, int gpu, const SessionMemory& memory,
+                  std::uint64_t in_hbm) {
+  bool is_shown = memory.driver_bytes != 0;
+  return {{"job", id_text(session.job->id)},
+          {"pid", session.process.pid},
+          {"gpu", gpu},
+          {"driver_bytes", is_shown ? Json(memory.driver_bytes) : Json(nullptr)},
+          {"accounted_bytes", in_hbm}};
 }
 
 }  // namespace
 
-Json memory_json(const AdminContext& context) {
-  Json rows = Json::array();
+void add_memory(Json& json, const AdminContext& context) {
+  json["memory"] = Json::array();
+  json["processes"] = Json::array();
   for (const auto& [id, session] : context.node.sessions) {
     for (const auto& [gpu, memory] : session->memory) {
-      add_memory_rows(rows, context.node, *session, gpu, memory);
+      std::uint64_t in_hbm = add_memory_rows(json["memory"], context.node, *session, gpu, memory);
+      json["processes"].push_back(process_json(*session, gpu, memory, in_hbm));
     }
   }
-  return rows;
 }
 
 }  // namespace plexrl::nodemgr

@@ -17,7 +17,9 @@ Json gpus_json(const AdminContext& context);
 Json job_json(const AdminContext& context, const Job& job);
 /// The last decisions about the job's gangs; `text` where there are none to tell of.
 Json explain_json(const AdminContext& context, const Job& job);
-Json memory_json(const AdminContext& context);
+/// Adds `memory`, a row for each kind of memory of each process, and `processes`, what the driver
+/// shows for each beside the sum of its rows in HBM.
+void add_memory(Json& json, const AdminContext& context);
 /// The teams of the settings file, with what their jobs have.
 Json teams_json(const AdminContext& context);
 

@@ -20,6 +20,11 @@ constexpr int kLooksToLearn = 20;
 /// What an ended process still has after so long is not on its way out: it is in use by others.
 constexpr auto kDepartsWithin = 10s;
 
+std::uint64_t imported_bytes(const SessionMemory& memory) {
+  if (!memory.pageable) return 0;
+  return memory.pageable->kinds[static_cast<std::size_t>(wire::MemoryKind::kIpc)].resident_bytes;
+}
+
 }  // namespace
 
 void GpuWatch::look() {
@@ -91,7 +96,12 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   ++memory.looks;
   if (!same || !reported || driver_bytes <= accounted) return;
   std::uint64_t before = memory.overhead;
-  memory.overhead = driver_bytes - accounted;
+  // Memory of another process of the job is the owner's charge; the driver shows it for both.
+  std::uint64_t imported = imported_bytes(memory);
+  memory.overhead = driver_bytes - accounted - std::min(driver_bytes - accounted, imported);
+  std::uint64_t managed = memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kManaged)];
+  std::uint64_t beside = memory.overhead - std::min(memory.overhead, managed);
+  memory.context = before == 0 ? beside : std::min(memory.context, memory.overhead);
   session.job->overhead_seen = std::max(session.job->overhead_seen, memory.overhead);
   if (memory.overhead == before) return;
   std::uint64_t booked = node_.ledger.overhead(session.id, gpu);

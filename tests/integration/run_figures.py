@@ -5,8 +5,10 @@ duty: a job uses the simulated GPU about half of the time. plexrl-ctl and the tr
 they must agree however fast the machine is.
 overhead: a process's context takes what the simulated GPU was told (ctx=); the manager measures that, and keeps it for the next run.
 kinds: plexrl-ctl memory names what the driver owns, with its size and reason, and all of its rows together are what the GPU shows.
+memory: the rows of a process in HBM add up to what the driver shows for it, with all in HBM and with some in the host.
 departed: memory of a killed process is free as late as the simulated GPU was told (free_delay=); who needs it waits as long.
 """
+import collections
 import json
 import os
 import signal
@@ -87,7 +89,8 @@ def check_job(job):
 
 
 def start_half_busy(sandbox, name, **more):
-    return sandbox.shared([sandbox.build / "tests/integration/programs/half_busy"], name, PLEXRL_TEST_PEER=sandbox.peer_file, **more)
+    return sandbox.shared([sandbox.build / "tests/integration/programs/half_busy"], name,
+                          **{"PLEXRL_TEST_PEER": sandbox.peer_file, **more})
 
 
 def start_and_pause(sandbox, name, **more):
@@ -146,6 +149,64 @@ def overhead(sandbox):
     if kept != measured:
         raise Failure(f"the profile keeps {kept} bytes, not {measured}")
     return f"the manager measured {measured} bytes, {CONTEXT} of them the context, and keeps them for the next run"
+
+
+BALLAST = 20 * MIB  # as those with a second process choose it themselves
+# Programs, and the kinds of their memory in their first pause beside the ballast, which is "alloc", and the context.
+OF_MANY_KINDS = {"expandable_segments": {"vmm"}, "graph_memory": set(), "ipc_memory": {"ipc"}, "managed_memory": {"managed"},
+                 "memory_pools": {"pool"}, "module_variables": set(), "own_mappings": {"vmm"},
+                 "pinned_host_memory": {"host_registered"}, "several_contexts": set(), "shared_handles": set(),
+                 "small_allocations": set()}
+
+
+def add_up(sandbox, kinds):
+    """There are rows of these kinds; the rows of each process in HBM are together what the GPU shows for it, and the answer says so."""
+    sandbox.last = answer = sandbox.tool("plexrl-ctl", "memory", "--json")
+    sums, found = collections.Counter(), collections.Counter()
+    for row in answer["memory"]:
+        sums[row["pid"]] += row["bytes"] if row["tier"] == "hbm" else 0
+        found[row["kind"]] += row["bytes"]
+    if found["alloc"] < BALLAST or not {*found} >= kinds or any("set aside" in (row["reason"] or "") for row in answer["memory"]):
+        return False
+    told = {process["pid"]: (process["driver_bytes"], process["accounted_bytes"]) for process in answer["processes"]}
+    answer["gpu"] = {pid: gpu_bytes(sandbox, pid) for pid in told}
+    return told == {pid: (answer["gpu"][pid], sums[pid]) for pid in sums}
+
+
+def memory(sandbox):
+    sandbox.start_manager()
+    for name, kinds in OF_MANY_KINDS.items():
+        # Its first pause lasts until a neighbour has run, and there is none.
+        program = sandbox.shared([sandbox.build / "tests/integration/programs" / name], name, PLEXRL_TEST_BALLAST=BALLAST,
+                                 PLEXRL_TEST_PEER=sandbox.make_peer(f"{name}.peer"))
+        wait_until_told(lambda its=kinds: add_up(sandbox, its), sandbox, program)
+        program.terminate()
+        sandbox.wait(program, expected=128 + signal.SIGTERM)
+        wait_until(lambda: not sandbox.ask_manager("jobs")["jobs"], f"{name} has gone")
+    fitting = {"options": ["--memory", "110MiB"], "PLEXRL_TEST_BALLAST": 100 * MIB}
+    first = start_and_pause(sandbox, "first", **fitting)
+    second = start_half_busy(sandbox, "second", **fitting, PLEXRL_TEST_PEER=sandbox.make_peer("second.peer"))
+
+    def in_both_places():
+        tiers = {row["tier"] for row in sandbox.ask_manager("memory")["memory"]}
+        return tiers >= {"hbm", "host"} and add_up(sandbox, set())
+
+    wait_until_told(in_both_places, sandbox, second)
+    for program in (first, second):
+        program.terminate()
+        sandbox.wait(program, expected=128 + signal.SIGTERM)
+    return f"{len(OF_MANY_KINDS)} programs, and two that don't fit together: every byte that the GPU shows is in a row"
+
+
+def wait_until_told(condition, sandbox, program):
+    deadline = time.monotonic() + PATIENCE_S
+    sandbox.last = None
+    while not condition():
+        if program.poll() is not None:
+            raise Failure(f"{program.name} ended with {program.returncode}")
+        if time.monotonic() > deadline:
+            raise Failure(f"{program.name}: the rows do not add up: {sandbox.last}")
+        time.sleep(0.05)
 
 
 def departed(sandbox):
@@ -217,7 +278,7 @@ def kinds(sandbox):
     return "plexrl-ctl memory: " + ", ".join(found)
 
 
-CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "departed": departed}
+CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "memory": memory, "departed": departed}
 
 
 sys.exit(run_case(__doc__, CASES, SPEC))

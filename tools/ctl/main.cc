@@ -31,7 +31,9 @@ struct Verb {
   const char* name;
   const char* help;
   std::string (*show)(const Json&);
-  const char* filtered;  ///< the array that JOB selects from, by `filter_key`; null: takes no JOB
+  /// The array that JOB selects from, by `filter_key`; null: takes no JOB. From an array
+  /// `processes` beside it too.
+  const char* filtered;
   const char* filter_key;
   bool needs_job = false;       ///< JOB is what the manager is asked about, or told to change
   bool needs_priority = false;  ///< and a number follows
@@ -119,11 +121,14 @@ absl::Status select_job(const std::vector<std::string>& sockets, const Verb& ver
   if (!jobs.ok()) return jobs.status();
   const auto id = find_job(array_of(*jobs, "jobs"), word);
   if (!id.ok()) return id.status();
-  Json kept = Json::array();
-  for (const Json& row : array_of(answer, verb.filtered)) {
-    if (text_of(row, verb.filter_key) == *id) kept.push_back(row);
+  for (const char* array : {verb.filtered, "processes"}) {
+    if (!answer.contains(array)) continue;
+    Json kept = Json::array();
+    for (const Json& row : array_of(answer, array)) {
+      if (text_of(row, verb.filter_key) == *id) kept.push_back(row);
+    }
+    answer[array] = std::move(kept);
   }
-  answer[verb.filtered] = std::move(kept);
   return absl::OkStatus();
 }
 

@@ -20,7 +20,19 @@ std::string show_memory(const Json& answer) {
                    text_of(row, "kind"), bytes_of(row, "bytes"), text_of(row, "tier"),
                    text_of(row, "pageable"), text_of(row, "reason")});
   }
-  return heading(answer) + (table.empty() ? "no memory in use\n" : table.str());
+  if (table.empty()) return heading(answer) + "no memory in use\n";
+  Table sums({{"JOB"},
+              {"PID", kRight},
+              {"GPU", kRight},
+              {"IN HBM BY THE DRIVER", kRight},
+              {"BY THE ROWS ABOVE", kRight}});
+  for (const Json& row : array_of(answer, "processes")) {
+    sums.add_row({text_of(row, "job").substr(0, 8), count_of(row, "pid"), count_of(row, "gpu"),
+                  bytes_of(row, "driver_bytes"), bytes_of(row, "accounted_bytes")});
+  }
+  std::string text = heading(answer) + table.str();
+  if (!sums.empty()) text.append("\n").append(sums.str());
+  return text;
 }
 
 }  // namespace plexrl::ctl

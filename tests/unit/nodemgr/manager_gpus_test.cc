@@ -35,13 +35,14 @@ class GpusTest : public ManagerTest {
     manager_->look_at_gpus();
   }
   nlohmann::json gpu() { return admin("gpus")["gpus"][0]; }
-  nlohmann::json context_row() {
+  nlohmann::json row(const std::string& kind, const std::string& tier = "hbm") {
     const nlohmann::json answer = admin("memory");
     for (const nlohmann::json& row : answer["memory"]) {
-      if (row["kind"] == "context") return row;
+      if (row["kind"] == kind && row["tier"] == tier) return row;
     }
     return nullptr;
   }
+  nlohmann::json context_row() { return row("context"); }
 };
 
 TEST_F(GpusTest, ProcessesWithoutASessionAreNamedAndTheirMemoryIsNotOurs) {
@@ -78,6 +79,58 @@ TEST_F(GpusTest, WhatAProcessTakesBesideItsChargesIsMeasured) {
   EXPECT_THAT(context_row()["reason"], HasSubstr("as the driver shows"));
   EXPECT_EQ(admin("jobs")["jobs"][0]["hbm_bytes"], 100 * kMiB + kContext);
   EXPECT_EQ(gpu()["used_by_plexrl_bytes"], 100 * kMiB + kContext);
+}
+
+TEST_F(GpusTest, WhatGrowsBesideTheChargesIsNamedApart) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_and_back(job, 100 * kMiB);
+  show({{process.peer.pid(), 100 * kMiB + kContext}});
+  look_twice();
+  EXPECT_EQ(row("other"), nullptr);
+  show({{process.peer.pid(), 107 * kMiB + kContext}});
+  look_twice();
+  EXPECT_EQ(row("context")["bytes"], kContext);
+  EXPECT_EQ(row("other")["bytes"], 7 * kMiB);
+  EXPECT_THAT(row("other")["reason"], HasSubstr("unexplained"));
+  nlohmann::json its = admin("memory")["processes"][0];
+  EXPECT_EQ(its["driver_bytes"], 107 * kMiB + kContext);
+  EXPECT_EQ(its["accounted_bytes"], 107 * kMiB + kContext);
+}
+
+TEST_F(GpusTest, MemoryOfAnotherProcessOfTheJobIsNoOverhead) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_and_back(job, 60 * kMiB);
+  wire::Kinds kinds{};
+  kinds.kinds[static_cast<int>(wire::MemoryKind::kAlloc)].resident_bytes = 60 * kMiB;
+  kinds.kinds[static_cast<int>(wire::MemoryKind::kIpc)].resident_bytes = 30 * kMiB;
+  process.peer.send(Type::kKinds, kinds, 0);
+  pump();
+  show({{process.peer.pid(), 90 * kMiB + kContext}});
+  look_twice();
+  EXPECT_EQ(row("context")["bytes"], kContext);
+  EXPECT_EQ(row("ipc")["bytes"], 30 * kMiB);
+  EXPECT_EQ(row("other"), nullptr);
+  EXPECT_EQ(admin("memory")["processes"][0]["accounted_bytes"], 90 * kMiB + kContext);
+}
+
+TEST_F(GpusTest, WhatTheDriverShowsOfManagedMemoryIsNotCountedTwice) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_and_back(job, 100 * kMiB);
+  show({{process.peer.pid(), 100 * kMiB + kContext}});
+  look_twice();
+  wire::MemoryReport report{};
+  report.resident_bytes = report.kind_bytes[0] = 100 * kMiB;
+  report.kind_bytes[static_cast<int>(wire::MemoryKind::kManaged)] = 50 * kMiB;
+  report.kind_bytes[static_cast<int>(wire::MemoryKind::kHostRegistered)] = 9 * kMiB;
+  process.peer.send(Type::kMemoryReport, report, 0);
+  pump();
+  show({{process.peer.pid(), 130 * kMiB + kContext}});
+  look_twice();
+  EXPECT_EQ(row("managed", "hbm")["bytes"], 30 * kMiB);
+  EXPECT_EQ(row("managed", "host")["bytes"], 20 * kMiB);
+  EXPECT_EQ(row("host_registered", "host")["bytes"], 9 * kMiB);
+  EXPECT_EQ(row("other"), nullptr);
+  EXPECT_EQ(admin("memory")["processes"][0]["accounted_bytes"], 130 * kMiB + kContext);
 }
 
 TEST_F(GpusTest, NothingIsMeasuredWhileAReportIsOnItsWay) {

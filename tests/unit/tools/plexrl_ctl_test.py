@@ -24,12 +24,14 @@ MEMORY = [{"job": "aa11", "pid": 7, "gpu": 0, "kind": "alloc", "bytes": 1048576,
            "reason": None},
           {"job": "bb33", "pid": 8, "gpu": 0, "kind": "context", "bytes": 5, "tier": "hbm", "pageable": "no",
            "reason": "the driver's"}]
+PROCESSES = [{"job": "aa11", "pid": 7, "gpu": 0, "driver_bytes": 3145728, "accounted_bytes": 2097152},
+             {"job": "bb33", "pid": 8, "gpu": 0, "driver_bytes": None, "accounted_bytes": 5}]
 HEAD = {"schema": 1, "simulated": True, "node": "n1"}
 ANSWERS = {"status": {**HEAD, "manager": {"pid": 41, "generation": 3, "socket": "/run/nodemgr.sock",
                       "started_mono_ns": 7, "uptime_s": 1.5, "grants": 17, "journal_ok": False, "trace_lost_records": 0,
                       "host_budget_bytes": 4 << 30, "host_promised_bytes": 2 << 30, "host_used_bytes": 1 << 20,
                       "new_figure_bytes": 3072}, "gpus": [{"index": 0, "holder": "11" * 16, "queue": ["22" * 16, "33" * 16]}]}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
-           "memory": {**HEAD, "memory": MEMORY},
+           "memory": {**HEAD, "memory": MEMORY, "processes": PROCESSES},
            "explain": {**HEAD, "explain": {"id": "aa11", "name": "ppo", "text": "", "gangs": [
                {"id": "3", "state": "waiting", "gpus": [0], "text": "it waits for 'eval': quantum over",
                 "decision": {"kind": "wait", "reason": "quantum over", "figures": {"switch_cost_ns": 4e7, "other_gang": 2}},
@@ -85,6 +87,7 @@ class Ctl(Case):
         self.assertTrue(out.startswith("node n1 (simulated GPU)\n"), out)
         self.assertIn("1 MiB", out)
         self.assertIn("the driver's", out)
+        self.assertRegex(out, "aa11 +7 +0 +3 MiB +2 MiB\n")
 
     def test_a_gpus_holder_and_queue_are_shown(self):
         self.serve()
@@ -97,7 +100,8 @@ class Ctl(Case):
         for word in ("aa11", "aa1", "ppo"):
             status, out, _ = self.call(CTL, "memory", word, "--json")
             self.assertEqual(status, 0)
-            self.assertEqual([row["pid"] for row in json.loads(out)["memory"]], [7])
+            for array in ("memory", "processes"):
+                self.assertEqual([row["pid"] for row in json.loads(out)[array]], [7])
         status, out, err = self.call(CTL, "jobs", "eval")
         self.assertEqual((status, out), (1, ""))
         self.assertIn("aa22 bb33", err)
