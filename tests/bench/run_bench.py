@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 from sandbox import Failure, Sandbox  # noqa: E402
 
 MIB = 1 << 20
+INIT_PROCESSES = 200  # the simulated GPU has room for 256
 LARGEST_LAG_RATIO = 0.05
 
 
@@ -44,7 +45,8 @@ def program_output(build, name, *arguments, env=None):
 
 
 def bench_gate(build):
-    """What an intercepted call costs more than the bare one, against a driver stub that returns at once."""
+    """What an intercepted call (launch, query, copy, event, graph launch, allocation, free; 1 to 8 threads) costs more than the bare
+    one, against a driver stub that returns at once."""
     for line in program_output(build, "gate_bench").splitlines():
         if line.startswith("{"):
             yield from json.loads(line).get("rows", [])
@@ -57,6 +59,19 @@ def bench_start(build):
         bare, loaded = map(int, program_output(build, "spawn_time", build / "lib/plexrl/libplexrl.so", 100).split())
         differences.append((loaded - bare) / 1e6)
     yield row("start_without_cuda", differences, "ms more", "the same program without the preload", 1.0, "lower", False)
+
+
+def bench_init(build):
+    """Processes of one job that initialise CUDA all at once, with the preload over without."""
+    ratios = []
+    for _ in range(3):
+        with Sandbox(build, memory="1GiB", spec="ctx=1MiB") as sandbox:
+            command = [build / "tests/bench/init_many", INIT_PROCESSES]
+            bare = int(sandbox.wait(sandbox.alone(command, "bare")))
+            sandbox.start_manager(PLEXRL_GPU_OVERHEAD="2MiB")
+            ratios.append(int(sandbox.wait(sandbox.shared(command, "loaded"))) / bare)
+            sandbox.stop_manager()
+    yield row(f"init_{INIT_PROCESSES}_processes", ratios, "ratio", "the same processes without the preload", 1.5, "lower", True)
 
 
 def lag_ratio(log, link_bytes_per_s):
@@ -212,8 +227,8 @@ def bench_simulator(build):
     yield row("simulator_copy_in_ceiling", back, "GB/s", "no model", None, "higher", True)
 
 
-BENCHMARKS = {"gate": bench_gate, "start": bench_start, "switch": bench_switch, "unchanged": bench_unchanged, "handoff": bench_handoff,
-              "simulator": bench_simulator}
+BENCHMARKS = {"gate": bench_gate, "start": bench_start, "init": bench_init, "switch": bench_switch, "unchanged": bench_unchanged,
+              "handoff": bench_handoff, "simulator": bench_simulator}
 
 
 def show(r):

@@ -1,29 +1,21 @@
-// What an intercepted launch and stream query cost more than the bare call, in ns of thread CPU
-// time: through the preload, with an open gate, activity tracking on, several streams, 1 and 4
-// threads, against a driver that returns at once. Prints {"schema":1,"rows":[…]}.
+// What intercepted calls cost more than the bare ones (against_stub.h): with an open gate, activity
+// tracking on, several streams, 1 to 8 threads. Prints {"schema":1,"rows":[…]}.
 //
-// The program runs itself again with the preload, as a process of a job whose manager is a fake in
-// the parent. Bare and intercepted calls are measured in turns in the same threads.
-
-#include <dlfcn.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
+// Bare and intercepted calls are measured in turns in the same threads: those that pass or enter
+// the gate in ns of thread CPU time; allocation and free, which ask the manager for room where a
+// new range is needed, in µs of the clock.
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "interpose/cuda_api.h"
-#include "shim/wire.h"
-#include "tests/unit/shim/fake_manager.h"
+#include "tests/bench/programs/against_stub.h"
 
 namespace {
 
@@ -31,35 +23,34 @@ constexpr int kRounds = 15;
 constexpr int kCalls = 200'000;
 constexpr int kStreams = 8;
 constexpr double kGoalNs = 8;
+constexpr int kThreads[] = {1, 2, 4, 8};
 
-using Launch = decltype(&::cuLaunchKernel);
-using Query = decltype(&::cuStreamQuery);
+template <typename Function>
+struct Both {
+  Function caught, bare;
 
-struct Functions {
-  Launch launch;
-  Query query;
+  explicit Both(const char* name) {
+    void *caught_address, *bare_address;
+    plexrl::bench::find_both(name, &caught_address, &bare_address);
+    caught = reinterpret_cast<Function>(caught_address);
+    bare = reinterpret_cast<Function>(bare_address);
+  }
+  Function of(bool is_caught) const { return is_caught ? caught : bare; }
 };
 
-double thread_ns() {
+double now_ns(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
 CUstream stream(int i) { return reinterpret_cast<CUstream>(0x10000 + 0x140 * (i % kStreams)); }
 
-double launch_ns(Launch launch) {
-  const double start = thread_ns();
-  for (int i = 0; i < kCalls; ++i) {
-    launch(nullptr, 1, 1, 1, 1, 1, 1, 0, stream(i), nullptr, nullptr);
-  }
-  return (thread_ns() - start) / kCalls;
-}
-
-double query_ns(Query query) {
-  const double start = thread_ns();
-  for (int i = 0; i < kCalls; ++i) query(stream(i));
-  return (thread_ns() - start) / kCalls;
+template <typename Call>
+double ns_per_call(Call call) {
+  const double start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+  for (int i = 0; i < kCalls; ++i) call(i);
+  return (now_ns(CLOCK_THREAD_CPUTIME_ID) - start) / kCalls;
 }
 
 /// Differences, one per round: the mean over the threads.
@@ -84,101 +75,111 @@ std::vector<double> differences(int threads, Measure measure) {
   return means;
 }
 
-void print_row(bool first, const char* call, int threads, std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const double median = values[values.size() / 2];
-  const double spread = (values[values.size() * 3 / 4] - values[values.size() / 4]) / 2;
-  std::printf(
-      "%s{\"name\":\"%s_%d_thread%s\",\"value\":%.2f,\"unit\":\"ns more\",\"against\":\"the bare "
-      "call\","
-      "\"goal\":%.0f,\"better\":\"lower\",\"met\":%s,\"simulated\":false,\"rounds\":%d,\"spread\":%"
-      ".2f}",
-      first ? "" : ",", call, threads, threads == 1 ? "" : "s", median, kGoalNs,
-      median <= kGoalNs ? "true" : "false", kRounds, spread);
+class Rows {
+ public:
+  Rows() { std::printf("{\"schema\":1,\"rows\":["); }
+  ~Rows() { std::printf("]}\n"); }
+
+  /// A row for each number of threads. `goal` 0: none.
+  template <typename Measure>
+  void add(const char* call, const char* unit, double goal, Measure measure) {
+    for (const int threads : kThreads) {
+      print(std::string(call) + "_" + std::to_string(threads) +
+                (threads == 1 ? "_thread" : "_threads"),
+            unit, goal, differences(threads, measure));
+    }
+  }
+
+ private:
+  void print(const std::string& name, const char* unit, double goal, std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const double median = values[values.size() / 2];
+    const double spread = (values[values.size() * 3 / 4] - values[values.size() / 4]) / 2;
+    const std::string goal_text = goal == 0 ? "null" : std::to_string(goal);
+    const char* met = goal == 0 ? "null" : median <= goal ? "true" : "false";
+    std::printf(
+        "%s{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"%s more\",\"against\":\"the bare call\","
+        "\"goal\":%s,\"better\":\"lower\",\"met\":%s,\"simulated\":false,\"rounds\":%d,"
+        "\"spread\":%.3f}",
+        is_first_ ? "" : ",", name.c_str(), median, unit, goal_text.c_str(), met, kRounds, spread);
+    is_first_ = false;
+  }
+
+  bool is_first_ = true;
+};
+
+void add_gated_calls(Rows& rows) {
+  const Both<decltype(&::cuLaunchKernel)> launch("cuLaunchKernel");
+  rows.add("launch_overhead", "ns", kGoalNs, [&](bool is_caught) {
+    return ns_per_call([call = launch.of(is_caught)](int i) {
+      call(nullptr, 1, 1, 1, 1, 1, 1, 0, stream(i), nullptr, nullptr);
+    });
+  });
+  const Both<decltype(&::cuStreamQuery)> query("cuStreamQuery");
+  rows.add("stream_query_overhead", "ns", kGoalNs, [&](bool is_caught) {
+    return ns_per_call([call = query.of(is_caught)](int i) { call(stream(i)); });
+  });
+  const Both<decltype(&::cuMemcpyDtoDAsync_v2)> copy("cuMemcpyDtoDAsync_v2");
+  rows.add("copy_overhead", "ns", 0, [&](bool is_caught) {
+    return ns_per_call([call = copy.of(is_caught)](int i) { call(0, 0, 4, stream(i)); });
+  });
+  const Both<decltype(&::cuEventRecord)> record("cuEventRecord");
+  rows.add("event_record_overhead", "ns", 0, [&](bool is_caught) {
+    return ns_per_call([call = record.of(is_caught)](int i) { call(nullptr, stream(i)); });
+  });
+  const Both<decltype(&::cuEventQuery)> event_query("cuEventQuery");
+  rows.add("event_query_overhead", "ns", 0, [&](bool is_caught) {
+    return ns_per_call([call = event_query.of(is_caught)](int) { call(nullptr); });
+  });
+  const Both<decltype(&::cuGraphLaunch)> graph("cuGraphLaunch");
+  rows.add("graph_launch_overhead", "ns", 0, [&](bool is_caught) {
+    return ns_per_call([call = graph.of(is_caught)](int i) { call(nullptr, stream(i)); });
+  });
 }
 
-int measure_here() {
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  if (library == nullptr) {
-    std::fprintf(stderr, "gate_bench: %s\n", dlerror());
-    return 1;
+/// Allocates `count` times `bytes` and frees them: µs of the clock for each call of one kind.
+template <typename Allocate, typename Free>
+double us_per_call(Allocate allocate, Free free, std::size_t bytes, int count, bool of_free) {
+  std::vector<CUdeviceptr> made(count);
+  const double start = now_ns(CLOCK_MONOTONIC);
+  for (CUdeviceptr& address : made) {
+    if (allocate(&address, bytes) == CUDA_SUCCESS) continue;
+    std::fprintf(stderr, "gate_bench: no memory\n");
+    std::_Exit(1);
   }
-  const auto find = [&](const char* name) { return dlsym(library, name); };
-  const Functions bare{reinterpret_cast<Launch>(find("bare_launch")),
-                       reinterpret_cast<Query>(find("bare_query"))};
-  const Functions caught{reinterpret_cast<Launch>(find("cuLaunchKernel")),
-                         reinterpret_cast<Query>(find("cuStreamQuery"))};
-  if (caught.launch == nullptr || bare.launch == nullptr || caught.launch == bare.launch) {
-    std::fprintf(stderr, "gate_bench: the preload is not in the way\n");
-    return 1;
+  const double between = now_ns(CLOCK_MONOTONIC);
+  for (const CUdeviceptr address : made) free(address);
+  const double end = now_ns(CLOCK_MONOTONIC);
+  return (of_free ? end - between : between - start) / count * 1e-3;
+}
+
+void add_allocation(Rows& rows) {
+  const Both<decltype(&::cuMemAlloc_v2)> allocate("cuMemAlloc_v2");
+  const Both<decltype(&::cuMemFree_v2)> free("cuMemFree_v2");
+  struct Size {
+    const char* name;
+    std::size_t bytes;
+    int count;
+  };
+  for (const Size size : {Size{"small", 4096, 500}, Size{"large", std::size_t{32} << 20, 8}}) {
+    for (const bool of_free : {false, true}) {
+      const std::string name =
+          std::string(of_free ? "free_" : "allocation_") + size.name + "_overhead";
+      rows.add(name.c_str(), "us", 0, [&, of_free](bool is_caught) {
+        return us_per_call(allocate.of(is_caught), free.of(is_caught), size.bytes, size.count,
+                           of_free);
+      });
+    }
   }
-  std::printf("{\"schema\":1,\"rows\":[");
-  bool first = true;
-  for (const int threads : {1, 4}) {
-    print_row(first, "launch_overhead", threads, differences(threads, [&](bool is_caught) {
-                return launch_ns(is_caught ? caught.launch : bare.launch);
-              }));
-    first = false;
-    print_row(first, "stream_query_overhead", threads, differences(threads, [&](bool is_caught) {
-                return query_ns(is_caught ? caught.query : bare.query);
-              }));
-  }
-  std::printf("]}\n");
+}
+
+int measure() {
+  Rows rows;
+  add_gated_calls(rows);
+  add_allocation(rows);
   return 0;
-}
-
-plexrl::shim::ScopedFd listen_at(const std::string& path) {
-  plexrl::shim::ScopedFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(listener.get(), 1) != 0) {
-    std::perror("gate_bench: listen");
-    return {};
-  }
-  return listener;
-}
-
-[[noreturn]] void run_child(const char* self, const std::string& socket) {
-  const std::string stub = std::filesystem::path(PLEXRL_STUB).parent_path();
-  ::setenv("LD_PRELOAD", PLEXRL_PRELOAD, 1);
-  ::setenv("LD_LIBRARY_PATH", stub.c_str(), 1);
-  ::setenv("PLEXRL_JOB_ID", "00000000000000000000000000000001", 1);
-  ::setenv("PLEXRL_JOB_SECRET", "00000000000000000000000000000001", 1);
-  ::setenv("PLEXRL_SOCKET", socket.c_str(), 1);
-  ::execl(self, self, "--child", nullptr);
-  std::perror("gate_bench: exec");
-  ::_exit(1);
-}
-
-int measure_in_child(const char* self) {
-  char folder[] = "/tmp/gate_bench.XXXXXX";
-  if (::mkdtemp(folder) == nullptr) return 1;
-  const std::string socket = std::string(folder) + "/s";
-  const auto listener = listen_at(socket);
-  const pid_t child = listener.valid() ? ::fork() : -1;
-  if (child == 0) run_child(self, socket);
-  int status = 1;
-  if (child > 0) {
-    plexrl::shim::testing::FakeManager manager;
-    std::thread([&] {
-      manager.adopt(
-          plexrl::shim::ScopedFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
-      manager.wait_for(plexrl::wire::Type::kWantLease);
-      manager.grant(plexrl::wire::kGrantRunNow);
-    }).detach();
-    ::waitpid(child, &status, 0);
-    std::filesystem::remove_all(folder);
-    std::_Exit(status == 0 ? 0 : 1);  // the thread may still wait for a child that never came
-  }
-  std::filesystem::remove_all(folder);
-  return 1;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--child") == 0) return measure_here();
-  return measure_in_child("/proc/self/exe");
-}
+int main(int argc, char** argv) { return plexrl::bench::run_against_stub(argc, argv, &measure); }
