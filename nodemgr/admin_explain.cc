@@ -44,6 +44,8 @@ std::string decided(const AdminContext& context, const policy::Decision& decisio
       return decision.other == policy::kNoGang
                  ? cat("it waits: ", reason)
                  : cat("it waits for ", name_of(context, decision.other), ": ", reason);
+    case Kind::kHang:
+      return cat("it has the GPU, can't be cut and finishes nothing: ", reason);
     case Kind::kEvict:
       break;
   }

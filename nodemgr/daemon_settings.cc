@@ -34,11 +34,12 @@ const std::vector<settings::Row>& rows() {
       {"policy.switch_share", Kind::kNumber, "0.05",
        "share of time (0..1) that switching may take when all jobs are always busy"},
       {"policy.max_wait", Kind::kDuration, "2m", "no gang waits longer in one stretch"},
-      {"policy.hang_after", Kind::kDuration, "0", "reserved for the detection of hangs"},
+      {"policy.hang_after", Kind::kDuration, "5m",
+       "a job that others wait for, can't be cut and finishes nothing for so long hangs"},
       {"policy.hang_action",
        Kind::kText,
-       "wait",
-       "reserved for the detection of hangs",
+       "warn",
+       "what then: wait says nothing, warn says so in the log and the trace, kill ends it",
        true,
        {"wait", "warn", "kill"}},
       {"policy.join_wait", Kind::kDuration, "1s", "reserved for collectives across gangs"},
@@ -85,6 +86,9 @@ absl::Status check_ranges(const settings::Values& values) {
   if (values.duration("policy.max_wait").count() <= 0) {
     return invalid("policy.max_wait must be more than 0");
   }
+  if (values.duration("policy.hang_after").count() <= 0) {
+    return invalid("policy.hang_after must be more than 0; hang_action = \"wait\" turns it off");
+  }
   if (values.duration("policy.drain_budget").count() <= 0) {
     return invalid("policy.drain_budget must be more than 0");
   }
@@ -106,6 +110,9 @@ policy::Config policy_config(const settings::Values& values) {
   config.switch_share = values.number("policy.switch_share");
   config.max_wait = values.duration("policy.max_wait");
   config.drain_budget = values.duration("policy.drain_budget");
+  config.hang_after = values.text("policy.hang_action") == "wait"
+                          ? policy::Duration{0}
+                          : values.duration("policy.hang_after");
   return config;
 }
 
@@ -117,8 +124,6 @@ struct Reserved {
 };
 constexpr Reserved kReserved[] = {
     {"disk.dir", "this version does not page to disk"},
-    {"policy.hang_after", "this version does not look for hangs"},
-    {"policy.hang_action", "this version does not look for hangs"},
     {"policy.join_wait", "this version does not join gangs for a collective"},
 };
 

@@ -403,6 +403,7 @@ void Leases::read_activity_pages() {
     const policy::Gang* state = state_.find(gang.id);
     if (state == nullptr || state->phase != policy::Phase::kRunning) continue;
     bool changed = false;
+    std::uint64_t submitted = 0;
     auto at = std::chrono::nanoseconds{0};
     each(gang, [&](Session& session) {
       const auto* page = static_cast<wire::ActivityPage*>(session.activity.data());
@@ -411,6 +412,7 @@ void Leases::read_activity_pages() {
         return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word))
             .load(std::memory_order_relaxed);
       };
+      submitted += read(page->submitted);
       bool busy = read(page->busy) != 0 || read(page->waiting_threads) != 0;
       auto edge = std::clamp(from_wire(read(page->edge_ns)), state->running_since, now);
       // Only what is old enough: right after a grant the page still tells of the time before.
@@ -420,6 +422,9 @@ void Leases::read_activity_pages() {
       changed = true;
     });
     if (changed) update_activity(gang, at);
+    if (std::exchange(gang.submitted, submitted) != submitted) {
+      events_.push_back(policy::GangProgressed{gang.id});
+    }
   }
 }
 

@@ -31,6 +31,7 @@ struct LeaseGang {
   std::int64_t loaded_bytes = 0;
   std::chrono::nanoseconds load_blocked{0};  ///< the longest of its processes': no room yet
   bool busy = false;
+  std::uint64_t submitted = 0;  ///< by all its processes, as last seen
 
   struct Eviction {
     std::set<SessionKey> awaiting;
@@ -133,6 +134,7 @@ class Leases {
   void grant(LeaseGang& gang, const policy::Decision& decision);
   void run(LeaseGang& gang, const policy::Decision& decision);
   void evict(LeaseGang& gang, const policy::Decision& decision);
+  void hang(LeaseGang& gang, const policy::Decision& decision);
   void send_grant(LeaseGang& gang, Session& session, bool run_now);
   void trace_gang_of(const Session& session);
   void trace_decision(const policy::Decision& decision);

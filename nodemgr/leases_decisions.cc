@@ -1,6 +1,12 @@
 // The policy's decisions, carried out: messages, journal entries and trace records.
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "nodemgr/clock.h"
@@ -71,6 +77,8 @@ void Leases::carry_out(const policy::Decision& decision) {
       return grant(*gang, decision);
     case Kind::kRun:
       return run(*gang, decision);
+    case Kind::kHang:
+      return hang(*gang, decision);
     case Kind::kWait:
       return;
   }
@@ -166,6 +174,32 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
   fault_point("mid_evict");
   if (left > 0) eviction.failed = true;
   check_eviction(gang, decision.gpu);
+}
+
+void Leases::hang(LeaseGang& gang, const policy::Decision& decision) {
+  const auto stuck = decision.figures.empty() ? 0.0 : decision.figures.front().value;
+  std::string pids;
+  each(gang, [&](Session& session) {
+    pids += cat(pids.empty() ? "" : " ", session.process.pid);
+    node_.trace->add(TraceError{id_text(gang.job->id), session.id, "hung", decision.reason});
+  });
+  const bool kills = node_.options.hang_action == HangAction::kKill;
+  log_line(LogLevel::kWarning, "leases",
+           cat("job '", gang.job->name, "' hangs: it has finished nothing for ",
+               static_cast<std::uint64_t>(stuck / 1e9), " s and can't be cut (", decision.reason,
+               "), and others wait for its GPU. ",
+               kills ? "Killing its processes " : "Look at its processes ", pids,
+               kills ? "" : "; kill them, or set policy.hang_action to kill"));
+  if (!kills) return;
+  each(gang, [&](Session& session) {
+    // By pidfd: the number may be another's by now.
+    const ScopedFd process = open_process(session.process);
+    if (!process.is_open()) return;
+    if (::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) != 0) {
+      log_line(LogLevel::kError, "leases",
+               cat("can't kill process ", session.process.pid, ": ", std::strerror(errno)));
+    }
+  });
 }
 
 JournalRecord grant_record(const LeaseGang& gang) {

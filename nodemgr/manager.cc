@@ -48,6 +48,7 @@ NodeOptions options_from(const settings::Values& values) {
   }
   options.state_dir =
       values.is_set("state_dir") ? values.text("state_dir") : default_state_folder(process_env());
+  if (values.text("policy.hang_action") == "kill") options.hang_action = HangAction::kKill;
   options.gpu_memory = values.bytes("gpu.memory");
   options.gpu_overhead = values.bytes("gpu.overhead");
   options.host_budget = values.bytes("host.budget");
@@ -350,6 +351,7 @@ void Manager::reload(const settings::Values& values) {
   NodeOptions fresh = options_from(values);
   node_.options.host_budget = fresh.host_budget;
   node_.options.grace = fresh.grace;
+  node_.options.hang_action = fresh.hang_action;
   node_.options.drain_budget = fresh.drain_budget;
   node_.ledger.set_host_budget(fresh.host_budget);
   node_.slabs->set_budget(fresh.host_budget);

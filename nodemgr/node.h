@@ -134,8 +134,12 @@ struct NodeGpu {
   }
 };
 
+/// What is done about a job that hangs; with `wait` the policy does not look for one.
+enum class HangAction { kWarn, kKill };
+
 struct NodeOptions {
   std::string node;
+  HangAction hang_action = HangAction::kWarn;
   std::string state_dir;
   std::uint64_t gpu_memory = 0;    ///< 0: all
   std::uint64_t gpu_overhead = 0;  ///< 0: by size of the GPU

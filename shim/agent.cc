@@ -88,6 +88,7 @@ std::uint64_t Agent::report() {
     parts_.slab_worker.want(__atomic_load_n(&page->may_leave_bytes, __ATOMIC_RELAXED));
   }
   if (wire::ActivityPage* const page = parts_.client.activity()) {
+    __atomic_store_n(&page->submitted, Gate::calls(), __ATOMIC_RELAXED);
     __atomic_store_n(&page->waiting_threads, std::uint64_t{gate.waiters()}, __ATOMIC_RELAXED);
   }
   return parts_.reporter.step(boottime_ns());

@@ -236,6 +236,7 @@ void VirtualNode::carry_out(const policy::Decision& decision, Instant now) {
       later(now + took, What::kEvicted, decision.gang, 0, decision.gpu, decision.bytes, took);
       break;
     }
+    case policy::Decision::Kind::kHang:
     case policy::Decision::Kind::kWait:
       break;
   }

@@ -40,6 +40,7 @@ void end_lease(State& state, Gang& gang, Instant now) {
   gang.gives_back = false;
   gang.failed_attempts = 0;
   gang.attempt_not_before = Instant{0};
+  unstick(gang);
   gang.phase = gang.wants ? Phase::kWaiting : Phase::kIdle;
 }
 
@@ -196,6 +197,7 @@ struct Applier {
   void operator()(const ActivityEdge& e) {
     Gang* gang = state.find(e.gang);
     if (gang == nullptr || gang->idle == !e.busy) return;
+    unstick(*gang);
     // An edge from before this lease says nothing about it.
     const Instant at = std::max(std::min(e.at, now), gang->running_since);
     if (e.busy) {
@@ -206,6 +208,10 @@ struct Applier {
       gang->idle_since = at;
     }
     gang->idle = !e.busy;
+  }
+
+  void operator()(const GangProgressed& e) {
+    if (Gang* gang = state.find(e.gang)) unstick(*gang);
   }
 
   void operator()(const GangReturned& e) {
@@ -266,6 +272,11 @@ struct Applier {
 
 }  // namespace
 
+void unstick(Gang& gang) {
+  gang.stuck_since = Instant{0};
+  gang.told_hung = false;
+}
+
 void load(Gang& gang, Instant now) {
   gang.phase = Phase::kLoading;
   gang.loading_since = now;
@@ -307,6 +318,8 @@ void end_attempt(State& state, Gang& gang, std::string reason, Instant now, std:
                  std::vector<Decision>& out) {
   gang.phase = Phase::kRunning;
   ++gang.failed_attempts;
+  if (gang.stuck_since == Instant{0}) gang.stuck_since = gang.attempt_since;
+  gang.obstacle = reason;
   std::uint64_t own_seed = seed ^ (static_cast<std::uint64_t>(gang.id) << 32) ^ gang.attempt;
   Duration pause =
       backoff(state.config.drain_budget, state.config.backoff_cap, gang.failed_attempts, own_seed);

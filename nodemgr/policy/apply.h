@@ -14,6 +14,9 @@ namespace plexrl::nodemgr::policy {
 void apply(State& state, const Event& event, Instant now, std::uint64_t seed,
            std::vector<Decision>& out);
 
+/// Something was submitted or finished: it does not hang.
+void unstick(Gang& gang);
+
 /// The lease begins, but the gang can't run before its memory is there.
 void load(Gang& gang, Instant now);
 

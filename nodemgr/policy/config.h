@@ -20,6 +20,9 @@ struct Config {
   double switch_share = 0.05;
   /// No gang that competes with holders that can be cut waits longer in one stretch.
   Duration max_wait = 120s;
+  /// A holder that others wait for, and that finishes nothing for so long while it can't be cut, is
+  /// told of once as hung; 0: never.
+  Duration hang_after = 5min;
   /// A process gives up draining after so long without progress; base of the back-off.
   Duration drain_budget = 250ms;
 

@@ -16,6 +16,8 @@ const char* decision_name(Decision::Kind kind) {
       return "grant";
     case Decision::Kind::kRun:
       return "run";
+    case Decision::Kind::kHang:
+      return "hang";
     case Decision::Kind::kWait:
       return "wait";
   }

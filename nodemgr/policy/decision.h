@@ -17,6 +17,7 @@ struct Decision {
     kEvict,     ///< `bytes` of `gang` on `gpu` must leave HBM, for `other`
     kGrant,     ///< the lease over `gpus` begins; with `run_now` nothing has to be loaded
     kRun,       ///< all have loaded
+    kHang,      ///< the holder can't be cut and has finished nothing for Config::hang_after
     kWait,      ///< nothing to do: says why a waiting gang does not run, whenever that changes
   };
   Kind kind = Kind::kWait;

@@ -82,6 +82,11 @@ struct ActivityEdge {
   Instant at{0};
 };
 
+/// Some process of the gang has submitted or finished something since the last event about it.
+struct GangProgressed {
+  GangId gang = kNoGang;
+};
+
 /// A process of the running gang came back without its lease: one new lease for all of them.
 struct GangReturned {
   GangId gang = kNoGang;
@@ -121,8 +126,9 @@ struct GangLoaded {
   Duration took{0};
 };
 
-using Event = std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
-                           MemoryChanged, WantsChanged, GangExiting, GangReturned, LacksMemory,
-                           ActivityEdge, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
+using Event =
+    std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
+                 MemoryChanged, WantsChanged, GangExiting, GangReturned, LacksMemory, ActivityEdge,
+                 GangProgressed, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 
 }  // namespace plexrl::nodemgr::policy

@@ -60,6 +60,9 @@ struct Gang {
   Instant attempt_since{0};
   int failed_attempts = 0;  ///< in a row
   Instant attempt_not_before{0};
+  Instant stuck_since{0};  ///< attempts fail, and nothing was submitted or finished; 0: not so
+  std::string obstacle;    ///< to the last attempt
+  bool told_hung = false;
 
   // What it is like.
   GapProfile profile;

@@ -53,6 +53,29 @@ struct Planner {
     }
   }
 
+  /// Only who was asked to stop and could not is looked at: while nobody waits nobody is in the
+  /// way.
+  void name_the_hung() {
+    if (state.config.hang_after <= Duration{0}) return;
+    for (auto& [id, gang] : state.gangs) {
+      if (!gang.holds_lease() || gang.stuck_since == Instant{0} || gang.told_hung) continue;
+      const Instant at = gang.stuck_since + state.config.hang_after;
+      if (now < at) {
+        wake(at);
+        continue;
+      }
+      gang.told_hung = true;
+      Decision decision;
+      decision.kind = Decision::Kind::kHang;
+      decision.gang = gang.id;
+      decision.gpus = gang.held;
+      decision.reason = gang.obstacle;
+      decision.figures = {{"stuck_ns", static_cast<double>((now - gang.stuck_since).count())},
+                          {"failed_attempts", static_cast<double>(gang.failed_attempts)}};
+      result.decisions.push_back(std::move(decision));
+    }
+  }
+
   void take_back_leases() {
     for (auto& [id, gang] : state.gangs) {
       if (!gang.gives_back && !gang.is_kept_paused()) continue;
@@ -312,6 +335,7 @@ StepResult step(State& state, std::span<const Event> events, Instant now, std::u
   for (const Event& event : events) apply(state, event, now, seed, result.decisions);
   Planner planner{state, now, seed, result};
   planner.abandon_silent_attempts();
+  planner.name_the_hung();
   planner.take_back_leases();
   planner.make_room_for_holders();
   planner.relieve_overfull_gpus();

@@ -381,6 +381,18 @@ def case_holder_stopped(jobs):
     jobs.expect_finished(holder, waiter)
 
 
+def case_hung_holder_killed(jobs):
+    """A holder that finishes nothing while the other waits, longer than the administrator allows, is killed, and the other goes on."""
+    jobs.sandbox.start_manager(PLEXRL_POLICY_HANG_AFTER="1s", PLEXRL_POLICY_HANG_ACTION="kill")
+    start_both(jobs)
+    holder, _, waiter = stop_the_holder(jobs)
+    jobs.release()
+    jobs.sandbox.wait(jobs.process[holder], 128 + signal.SIGKILL)
+    jobs.expect_finished(waiter)
+    if f"job '{holder}' hangs" not in jobs.sandbox.errors("nodemgr"):
+        raise Failure("the manager's log does not say who hung")
+
+
 def stop_the_holder(jobs):
     """SIGSTOP to a job that has the GPU and keeps it; the manager tells the other one whom it waits for."""
     while True:

@@ -397,6 +397,33 @@ TEST_F(PolicyTest, AFailedAttemptReopensAndBacksOff) {
   EXPECT_EQ(find(Kind::kWithdraw)->attempt, 2u);
 }
 
+TEST_F(PolicyTest, AHolderThatFinishesNothingWhileOthersWaitHangs) {
+  state.config.hang_after = 60s;
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  at(2s, {WantsChanged{kB, true, 2s}});
+  const auto fail_until = [&](Instant end) {
+    bool told = false;
+    while (now < end) {
+      if (const Decision* const asked = find(Kind::kWithdraw)) {
+        const std::uint64_t attempt = asked->attempt;
+        at(now + 250ms, {GangNotDrained{kA, attempt, "stream busy"}});
+        told |= find(Kind::kHang) != nullptr;
+      }
+      at(std::max(now, std::min(wake_at, end)));
+      told |= find(Kind::kHang) != nullptr;
+    }
+    return told;
+  };
+  EXPECT_FALSE(fail_until(50s));
+  step_with({GangProgressed{kA}});  // a long kernel has ended, the next has begun
+  EXPECT_FALSE(fail_until(100s));
+  EXPECT_TRUE(fail_until(130s));
+  EXPECT_FALSE(fail_until(300s)) << "once is enough";
+  EXPECT_THAT(state.find(kA)->obstacle, ::testing::HasSubstr("stream busy"));
+}
+
 TEST_F(PolicyTest, AnAnswerToAnEarlierAttemptIsIgnored) {
   gang(kA, 1, 0);
   gang(kB, 1, 0);

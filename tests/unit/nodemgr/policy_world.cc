@@ -172,6 +172,7 @@ void World::carry_out(const Decision& decision) {
             decision.bytes);
       break;
     case Decision::Kind::kReopen:
+    case Decision::Kind::kHang:
     case Decision::Kind::kWait:
       break;
   }
