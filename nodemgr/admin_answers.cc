@@ -25,7 +25,7 @@ std::string rfc3339(std::int64_t wall_ns) {
 
 Json manager_json(const AdminContext& context) {
   const Node& node = context.node;
-  auto uptime = boot_now() - context.started;
+  auto uptime = context.now - context.started;
   Json json;
   json["pid"] = ::getpid();
   json["generation"] = node.generation;

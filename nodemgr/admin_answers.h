@@ -14,6 +14,7 @@ struct AdminContext {
   const Leases& leases;
   std::string socket;
   std::chrono::nanoseconds started{0};
+  std::chrono::nanoseconds now{0};  ///< all figures of an answer are of this moment
 };
 
 /// One JSON object on one line for a request such as {"verb":"jobs"}: docs/contract.md's `--json`

@@ -1,6 +1,5 @@
 // What the policy decided last about a job's gangs, in words and with the figures it decided on.
 #include "nodemgr/admin_parts.h"
-#include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/policy/withdrawal.h"
 #include "nodemgr/settings/cat.h"
@@ -60,7 +59,7 @@ void add_judgement(const AdminContext& context, const policy::Gang& gang, Json& 
   json["now"] = nullptr;
   if (gang.phase != policy::Phase::kWaiting || gang.is_kept_paused()) return;
   if (holder == state.gangs.end() || !holder->second.holds_lease()) return;
-  const auto now = boot_now();
+  const auto now = context.now;
   const policy::Judgement judgement = policy::judge_withdrawal(state, holder->second, gang, now);
   const bool is_open = judgement.at == policy::kNever;
   json["now"]["holder"] = holder->second.job;
@@ -86,7 +85,7 @@ Json gang_explained(const AdminContext& context, const LeaseGang& gang, const po
   json["decision"] = nullptr;
   if (gang.decided_at != std::chrono::nanoseconds{0}) {
     const policy::Decision& last = gang.last_decision;
-    words = cat(decided(context, last), " (decided ", span(boot_now() - gang.decided_at), " ago)");
+    words = cat(decided(context, last), " (decided ", span(context.now - gang.decided_at), " ago)");
     json["decision"] = {{"kind", policy::decision_name(last.kind)},
                         {"reason", last.reason},
                         {"mono_ns", gang.decided_at.count()},

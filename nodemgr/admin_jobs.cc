@@ -3,7 +3,6 @@
 #include <map>
 
 #include "nodemgr/admin_parts.h"
-#include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/policy/order.h"
 #include "nodemgr/policy/wake.h"
@@ -112,7 +111,7 @@ std::uint64_t used_by_sessions(const Node& node, int gpu) {
 
 Json job_json(const AdminContext& context, const Job& job) {
   const Node& node = context.node;
-  auto now = boot_now();
+  const auto now = context.now;
   Json gangs = Json::array();
   std::vector<policy::Phase> phases;
   std::optional<policy::Instant> next_wake;
@@ -174,7 +173,7 @@ Json jobs_json(const AdminContext& context) {
 Json gpus_json(const AdminContext& context) {
   Json gpus = Json::array();
   const policy::State& state = context.leases.state();
-  auto now = boot_now();
+  const auto now = context.now;
   for (const auto& [index, gpu] : context.node.gpus) {
     Json holder = nullptr;
     Json holder_gang = nullptr;
@@ -221,7 +220,7 @@ Json teams_json(const AdminContext& context) {
     std::optional<double> share;
   };
   std::map<std::string, Had> had;
-  const auto now = boot_now();
+  const auto now = context.now;
   for (const auto& [key, job] : context.node.jobs) {
     Had& its = had[job->team];
     ++its.jobs;

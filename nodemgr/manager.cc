@@ -214,7 +214,7 @@ absl::Status Manager::open_sockets() {
 }
 
 std::string Manager::answer_admin(const std::string& request) {
-  const AdminContext context{node_, *leases_, socket_path_, started_};
+  const AdminContext context{node_, *leases_, socket_path_, started_, boot_now()};
   if (is_reload(request)) {
     return admin_outcome(context, on_reload_ ? on_reload_() : absl::OkStatus());
   }

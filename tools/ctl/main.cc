@@ -1,11 +1,15 @@
 // plexrl-ctl: asks a node manager what it is doing, and tells it what to do.
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <iostream>
 
+#include "tools/cli/driver_search.h"
 #include "tools/cli/exit_status.h"
+#include "tools/cli/installation.h"
 #include "tools/cli/nearest.h"
 #include "tools/ctl/answer.h"
+#include "tools/ctl/doctor.h"
 #include "tools/ctl/job_match.h"
 #include "tools/ctl/verbs.h"
 #include "tools/simgpu/driver/spec.h"
@@ -19,12 +23,13 @@ bytes and seconds. Without --simgpu and PLEXRL_SOCKET the first manager that ans
 this user's simulated ones.
 
 Examples:
+  plexrl-ctl doctor
   plexrl-ctl status
   plexrl-ctl memory ppo --json
   plexrl-ctl priority ppo 80
 
 Environment: PLEXRL_SOCKET (the manager's job socket; admin.sock lies beside it), PLEXRL_SIMGPU.
-Exit status: 0 done, 1 failed, 2 wrong usage.
+Exit status: 0 done, 1 failed (doctor: found a problem), 2 wrong usage.
 )";
 
 struct Verb {
@@ -57,6 +62,8 @@ constexpr Verb kVerbs[] = {
      nullptr},
     {"undrain", "new jobs are admitted again", show_done, nullptr, nullptr},
     {"reload", "the manager reads its settings file again; a bad file changes nothing", show_done,
+     nullptr, nullptr},
+    {"doctor", "whether jobs can share GPUs on this machine, and what to do where not", show_doctor,
      nullptr, nullptr},
 };
 
@@ -158,6 +165,42 @@ absl::StatusOr<Json> request_of(const std::vector<std::string>& sockets, const V
   return request;
 }
 
+int print(const std::string& text) {
+  std::cout << text;
+  return std::cout.flush() ? cli::kDone : complain(cli::kFailed, "stdout: can't be written");
+}
+
+// The one verb that looks for itself.
+int examine(const cli::Env& env, const std::optional<std::string>& simgpu,
+            const std::vector<std::string>& sockets, bool json) {
+  const auto value_of = [&](const char* name, const std::string& otherwise) {
+    const char* const value = env(name);
+    return value == nullptr || *value == '\0' ? otherwise : value;
+  };
+  const cli::Installation installation = cli::this_installation();
+  Places places;
+  places.is_simulated = simgpu.has_value();
+  places.library = installation.library;
+  places.state_dir = cli::state_folder(env, simgpu);
+  places.lock_dir = value_of("PLEXRL_LOCK_DIR", places.lock_dir);
+  places.mps_pipe = value_of("CUDA_MPS_PIPE_DIRECTORY", places.mps_pipe);
+  if (simgpu) {
+    setenv("PLEXRL_SIMGPU", simgpu->c_str(), 1);  // as the library below reads it
+    places.driver = installation.simgpu_folder + "/libcuda.so.1";
+    places.nvml = installation.simgpu_folder + "/libnvidia-ml.so.1";
+  } else {
+    places.driver = cli::find_cuda_driver(env("LD_LIBRARY_PATH"));
+    places.nvml = "libnvidia-ml.so.1";
+  }
+  const DriverFacts driver = ask_driver(places);
+  std::vector<Finding> findings = check_driver(places, driver);
+  for (Finding& finding : check_machine(places, driver)) findings.push_back(std::move(finding));
+  findings.push_back(check_manager(ask(sockets, {{"verb", "status"}})));
+  const Json answer = findings_json(findings);
+  const int status = print(json ? answer.dump() + "\n" : show_doctor(answer));
+  return status != cli::kDone ? status : has_problem(findings) ? cli::kFailed : cli::kDone;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Asks a node manager what it is doing, and tells it what to do.", "plexrl-ctl");
   CommandLine line;
@@ -181,6 +224,7 @@ int run(int argc, char** argv) {
 
   const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
   const auto sockets = admin_sockets(env, *simgpu);
+  if (verb.show == show_doctor) return examine(env, *simgpu, sockets, line.json);
   const auto request = request_of(sockets, verb, line);
   if (!request.ok()) return complain(cli::kFailed, std::string(request.status().message()));
   auto answer = ask(sockets, *request);
@@ -189,9 +233,7 @@ int run(int argc, char** argv) {
     const auto status = select_job(sockets, verb, *line.job, *answer);
     if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
   }
-  std::cout << (line.json ? answer->dump() + "\n" : verb.show(*answer));
-  if (!std::cout.flush()) return complain(cli::kFailed, "stdout: can't be written");
-  return cli::kDone;
+  return print(line.json ? answer->dump() + "\n" : verb.show(*answer));
 }
 
 }  // namespace

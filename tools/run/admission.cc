@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "nodemgr/ids.h"
+#include "tools/cli/driver_search.h"
 #include "tools/cli/private_folder.h"
 #include "tools/cli/socket_path.h"
-#include "tools/run/driver_search.h"
 
 namespace plexrl::run {
 namespace {
@@ -43,8 +43,8 @@ struct Connected {
   std::optional<ManagerStart> start;
 };
 
-absl::StatusOr<Connected> find_manager(const Options& options, const Installation& installation,
-                                       const EnvBlock& env) {
+absl::StatusOr<Connected> find_manager(const Options& options,
+                                       const cli::Installation& installation, const EnvBlock& env) {
   const cli::Env lookup = [&env](const char* name) { return env.get(name); };
   const auto places = cli::socket_paths(lookup, options.simgpu);
   absl::Status problem;
@@ -67,7 +67,7 @@ absl::StatusOr<Connected> find_manager(const Options& options, const Installatio
     auto link = ManagerLink::connect(place.path);
     const bool can_start = absl::IsNotFound(link.status()) || absl::IsUnavailable(link.status());
     if (can_start) {
-      if (find_cuda_driver(env.get("LD_LIBRARY_PATH")).empty()) {
+      if (cli::find_cuda_driver(env.get("LD_LIBRARY_PATH")).empty()) {
         return absl::UnavailableError("there is no CUDA driver here (libcuda.so.1 not found)");
       }
       link = connect_or_start(start);
@@ -103,8 +103,8 @@ absl::StatusOr<wire::JobAdmitted> wait_for_verdict(
 
 }  // namespace
 
-absl::StatusOr<Admission> get_admitted(const Options& options, const Installation& installation,
-                                       const EnvBlock& env,
+absl::StatusOr<Admission> get_admitted(const Options& options,
+                                       const cli::Installation& installation, const EnvBlock& env,
                                        const std::function<void(const std::string&)>& say) {
   const wire::JobSubmit submit = submission(options);
   const char* const around = env.get("PLEXRL_JOB_ID");

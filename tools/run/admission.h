@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tools/run/installation.h"
+#include "tools/cli/installation.h"
 #include "tools/run/manager_link.h"
 #include "tools/run/manager_start.h"
 #include "tools/run/options.h"
@@ -30,7 +30,7 @@ struct Admission {
 /// Errors: ResourceExhausted when the job was refused: it must not run. All others mean that it
 /// can't share, and the message says why.
 [[nodiscard]] absl::StatusOr<Admission> get_admitted(
-    const Options& options, const Installation& installation, const EnvBlock& env,
+    const Options& options, const cli::Installation& installation, const EnvBlock& env,
     const std::function<void(const std::string&)>& say);
 
 /// Puts what the job's processes need to join it into `env` (docs/contract.md, row "environment,

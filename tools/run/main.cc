@@ -9,11 +9,11 @@
 #include <optional>
 #include <string>
 
+#include "tools/cli/installation.h"
 #include "tools/run/admission.h"
 #include "tools/run/exit_status.h"
 #include "tools/run/group_witness.h"
 #include "tools/run/heir.h"
-#include "tools/run/installation.h"
 #include "tools/run/job_env.h"
 #include "tools/run/job_process.h"
 #include "tools/run/join.h"
@@ -59,8 +59,8 @@ struct Plan {
 };
 
 // The simulated GPU is asked for by name, so falling back to a real one would be wrong.
-std::optional<std::string> use_simgpu(const std::string& spec, const Installation& installation,
-                                      EnvBlock& env) {
+std::optional<std::string> use_simgpu(const std::string& spec,
+                                      const cli::Installation& installation, EnvBlock& env) {
   const std::string driver = installation.simgpu_folder + "/libcuda.so.1";
   if (access(driver.c_str(), R_OK) != 0) {
     return "--simgpu: this installation has no simulated GPU (" + driver + " is missing)";
@@ -74,7 +74,7 @@ std::optional<std::string> use_simgpu(const std::string& spec, const Installatio
 }
 
 // Why our library can't be loaded into the command; nothing when it can.
-std::optional<std::string> why_not_preloaded(const Installation& installation,
+std::optional<std::string> why_not_preloaded(const cli::Installation& installation,
                                              const Target& target) {
   if (!target.obstacle.empty() && !target.children_can_be_caught) return target.obstacle;
   if (access(installation.library.c_str(), R_OK) != 0) {
@@ -89,7 +89,7 @@ std::optional<std::string> why_not_preloaded(const Installation& installation,
 
 // Fills in the plan. Returns plexrl-run's status when nothing is to be started.
 std::optional<int> make_plan(const Options& options, Plan& plan) {
-  const Installation installation = this_installation();
+  const cli::Installation installation = cli::this_installation();
   if (options.simgpu) {
     if (const auto problem = use_simgpu(*options.simgpu, installation, plan.env)) {
       return fail(kPlexrlFailed, *problem);

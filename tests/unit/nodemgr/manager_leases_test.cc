@@ -55,7 +55,7 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   EXPECT_GT(gpu["in_bytes_s"], 0);
   EXPECT_GT(gpu["duty_ratio"], 0);
   nlohmann::json jobs = admin("jobs")["jobs"];
-  EXPECT_NEAR(jobs[0]["share_ratio"].get<double>() + jobs[1]["share_ratio"].get<double>(), 1, 0.01);
+  EXPECT_NEAR(jobs[0]["share_ratio"].get<double>() + jobs[1]["share_ratio"].get<double>(), 1, 1e-6);
   EXPECT_GT(jobs[1]["wait_s"], 0);
 }
 

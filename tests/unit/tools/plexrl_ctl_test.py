@@ -74,6 +74,19 @@ class Ctl(Case):
             listener.close()
         self.addCleanup(stop)
 
+    def test_doctor_looks_at_the_machine_itself(self):
+        self.env["PLEXRL_SIMGPU"] = f"name=doctor-{os.getpid()},memory=64MiB"
+        status, out, err = self.call(CTL, "doctor", "--json")
+        found = {finding["check"]: finding for finding in json.loads(out)["doctor"]}
+        self.assertIn("simulated", found["driver"]["text"])
+        self.assertEqual(found["GPU 0"]["state"], "ok")
+        self.assertIn("none answers", found["manager"]["text"])
+        wrong = [finding for finding in found.values() if finding["state"] == "problem"]
+        self.assertEqual((status, err), (1 if wrong else 0, ""))
+        self.serve()
+        self.assertIn("answers", json.loads(self.call(CTL, "doctor", "--json")[1])["doctor"][-1]["text"])
+        self.assertIn("CHECK", self.call(CTL, "doctor")[1])
+
     def test_json_is_the_answer_and_nothing_else(self):
         self.serve()
         status, out, err = self.call(CTL, "jobs", "--json")

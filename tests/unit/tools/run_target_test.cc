@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "tests/unit/tools/fake_trace.h"
-#include "tools/run/driver_search.h"
+#include "tools/cli/driver_search.h"
 #include "tools/run/target.h"
 
 namespace plexrl::run {
@@ -112,7 +112,7 @@ TEST(DriverSearch, LooksInTheLibraryPathFirst) {
   ScratchFolder folder;
   folder.write("b/libcuda.so.1", "");
   const std::string path = folder.path("a") + ":" + folder.path("b");
-  EXPECT_EQ(find_cuda_driver(path.c_str(), ""), folder.path("b/libcuda.so.1"));
+  EXPECT_EQ(cli::find_cuda_driver(path.c_str(), ""), folder.path("b/libcuda.so.1"));
 }
 
 TEST(DriverSearch, FindsThePathInTheLoadersCache) {
@@ -124,7 +124,7 @@ TEST(DriverSearch, FindsThePathInTheLoadersCache) {
     cache += '\0' + entry;
   }
   folder.write("cache", cache + '\0');
-  EXPECT_EQ(find_cuda_driver(nullptr, folder.path("cache")), folder.path("libcuda.so.1"));
+  EXPECT_EQ(cli::find_cuda_driver(nullptr, folder.path("cache")), folder.path("libcuda.so.1"));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace plexrl::run {
+namespace plexrl::cli {
 
 /// Where the parts of this PlexRL lie, found from plexrl-run's own place: build tree and installed
 /// tree are alike (docs/contract.md, row "build").
@@ -15,4 +15,4 @@ struct Installation {
 /// From the link /proc/self/exe.
 Installation this_installation();
 
-}  // namespace plexrl::run
+}  // namespace plexrl::cli

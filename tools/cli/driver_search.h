@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace plexrl::run {
+namespace plexrl::cli {
 
 /// The file that a program would load as libcuda.so.1, looked for as ld.so(8) does: `library_path`
 /// ($LD_LIBRARY_PATH, may be null), the loader's cache, the usual folders. Empty: there is none.
@@ -11,4 +11,4 @@ namespace plexrl::run {
 std::string find_cuda_driver(const char* library_path,
                              const std::string& loader_cache = "/etc/ld.so.cache");
 
-}  // namespace plexrl::run
+}  // namespace plexrl::cli

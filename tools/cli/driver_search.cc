@@ -1,11 +1,11 @@
-#include "tools/run/driver_search.h"
+#include "tools/cli/driver_search.h"
 
 #include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 
-namespace plexrl::run {
+namespace plexrl::cli {
 namespace {
 
 constexpr char kDriver[] = "libcuda.so.1";
@@ -45,4 +45,4 @@ std::string find_cuda_driver(const char* library_path, const std::string& loader
   return "";
 }
 
-}  // namespace plexrl::run
+}  // namespace plexrl::cli

@@ -1,8 +1,8 @@
-#include "tools/run/installation.h"
+#include "tools/cli/installation.h"
 
 #include <filesystem>
 
-namespace plexrl::run {
+namespace plexrl::cli {
 
 Installation this_installation() {
   std::error_code error;
@@ -13,4 +13,4 @@ Installation this_installation() {
           .manager = (bin / "plexrl-nodemgr").string()};
 }
 
-}  // namespace plexrl::run
+}  // namespace plexrl::cli
