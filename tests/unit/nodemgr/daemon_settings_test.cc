@@ -24,17 +24,23 @@ TEST(DaemonSettings, WhatChangesNothingIsNamed) {
   const char* const none[] = {nullptr};
   const char* const plain[] = {"plexrl-nodemgr", "--policy-grace", "7ms"};
   EXPECT_THAT(load_settings(3, plain, none)->without_effect, ::testing::IsEmpty());
-  const char* const reserved[] = {"plexrl-nodemgr",
-                                  "--policy-hang-after",
-                                  "5m",
-                                  "--policy-join-wait",
-                                  "2s",
-                                  "--policy-hang-action",
-                                  "kill"};
-  EXPECT_THAT(load_settings(7, reserved, none)->without_effect,
-              ElementsAre(HasSubstr("policy.hang_after = 5m has no effect yet"),
-                          HasSubstr("policy.hang_action = kill has no effect yet"),
+  const char* const reserved[] = {"plexrl-nodemgr", "--disk-dir", "/spill", "--policy-join-wait",
+                                  "2s"};
+  EXPECT_THAT(load_settings(5, reserved, none)->without_effect,
+              ElementsAre(HasSubstr("disk.dir = /spill has no effect yet"),
                           HasSubstr("policy.join_wait = 2s has no effect yet")));
+}
+
+TEST(DaemonSettings, HangsAreLookedForUnlessTheActionIsToWait) {
+  const char* const none[] = {nullptr};
+  const char* const plain[] = {"plexrl-nodemgr"};
+  EXPECT_EQ(policy_config(load_settings(1, plain, none)->values).hang_after,
+            std::chrono::minutes(5));
+  const char* const waits[] = {"plexrl-nodemgr", "--policy-hang-action", "wait"};
+  EXPECT_EQ(policy_config(load_settings(3, waits, none)->values).hang_after, policy::Duration{0});
+  const char* const never[] = {"plexrl-nodemgr", "--policy-hang-after", "0"};
+  EXPECT_THAT(std::string(load_settings(3, never, none).status().message()),
+              HasSubstr("hang_action = \"wait\""));
 }
 
 TEST(DaemonSettings, TeamsOfTheFileAreReadAndABadOneIsAnError) {

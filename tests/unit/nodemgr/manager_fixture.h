@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nodemgr/admin_answers.h"
+#include "nodemgr/clock.h"
 #include "nodemgr/settings/cat.h"
 #include "tests/unit/nodemgr/fake_node.h"
 
@@ -40,8 +41,9 @@ class ManagerTest : public FakeNode {
     return nlohmann::json::parse(answer);
   }
   nlohmann::json admin(const std::string& verb) {
-    return nlohmann::json::parse(admin_answer({manager_->node(), manager_->leases(), socket(), {}},
-                                              cat("{\"verb\":\"", verb, "\"}")));
+    return nlohmann::json::parse(
+        admin_answer({manager_->node(), manager_->leases(), socket(), {}, boot_now()},
+                     cat("{\"verb\":\"", verb, "\"}")));
   }
 };
 
