@@ -16,8 +16,9 @@ constexpr const char* kKindNames[wire::kMemoryKinds] = {
 const char* why_not_pageable(int kind) {
   switch (static_cast<wire::MemoryKind>(kind)) {
     case wire::MemoryKind::kPool:
-      return "from a pool of the driver's: exported, of another kind of memory, or without virtual "
-             "memory";
+      return "from a pool of the driver's: of handles that reach other machines or jobs, of "
+             "another "
+             "kind of memory, or without virtual memory";
     case wire::MemoryKind::kVmm:
       return "a handle of the driver's: imported, multicast, or with properties that PlexRL can't "
              "give back";

@@ -44,6 +44,8 @@ class Client final : public SlabSource {
   void disconnect();
   const wire::Welcome& welcome() const noexcept { return welcome_; }
 
+  const wire::Id128& job() const noexcept { return identity_.job; }
+
   Connection& connection() noexcept { return connection_; }
 
   /// Job threads: sends and waits for the answer. None: the connection broke or there is none.

@@ -1,4 +1,7 @@
+#include <sys/random.h>
+
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 
 #include "interpose/driver.h"
@@ -10,8 +13,8 @@
 
 /// Stream-ordered allocation and memory pools (CUDA driver API reference, "Stream Ordered Memory
 /// Allocator"). Inside a capture an allocation is a node of the graph and stays the driver's; so do
-/// pools of host memory, pools that other processes import, and pools of devices without virtual
-/// memory.
+/// pools of host memory, of handle types that reach other machines, and of devices without virtual
+/// memory. Pools between processes: pool_share_handlers.cc.
 
 namespace plexrl::shim {
 namespace {
@@ -20,6 +23,15 @@ std::uint64_t this_thread() noexcept {
   static constinit std::atomic<std::uint64_t> count{0};
   thread_local const std::uint64_t number = ++count;
   return number;
+}
+
+/// A name for a shared pool that nobody guesses; 0, a pool that is not shared, without randomness.
+std::uint64_t new_tag() noexcept {
+  std::uint64_t tag = 0;
+  const int saved_errno = errno;
+  if (::getrandom(&tag, sizeof tag, 0) != sizeof tag) tag = 0;
+  errno = saved_errno;
+  return tag;
 }
 
 struct Place {
@@ -146,16 +158,19 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) no
   return guarded([&] {
     const CUresult result = driver.cuMemPoolCreate(pool, poolProps);
     if (result != CUDA_SUCCESS) return result;
+    const bool is_shared = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     const bool is_pageable = poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
                              poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                             poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+                             (poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE || is_shared);
     Process* const process = is_pageable ? Process::start() : nullptr;
     const CUdevice device = is_pageable ? poolProps->location.id : 0;
     if (process == nullptr || process->devices.attach(device) != Devices::Attach::kAttached) {
       return result;
     }
     const auto attached = process->devices.find(device);
-    if (attached && attached->has_vmm) process->pools.add(*pool, device, poolProps->maxSize);
+    if (attached && attached->has_vmm) {
+      process->pools.add(*pool, device, poolProps->maxSize, is_shared ? new_tag() : 0);
+    }
     return result;
   });
 }

@@ -61,6 +61,42 @@ std::optional<std::uint64_t> PoolSpace::take_after(std::size_t bytes, FreeMarkPt
   return std::nullopt;
 }
 
+bool PoolSpace::take_at(std::uint64_t address, std::size_t bytes) {
+  const std::size_t size = rounded(bytes);
+  const std::uint64_t end = address + size;
+  const auto next_segment = segments_.upper_bound(address);
+  if (next_segment == segments_.begin()) return false;
+  auto& [start, segment] = *std::prev(next_segment);
+  if (end > start + segment.bytes) return false;
+  const auto next = living_.lower_bound(address);
+  if (next != living_.end() && next->first < end) return false;
+  if (next != living_.begin()) {
+    const Allocation& before = std::prev(next)->second;
+    if (before.start + rounded(before.bytes) > address) return false;
+  }
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    const std::uint64_t first = std::max(it->address, address);
+    const std::uint64_t last = std::min(it->address + it->bytes, end);
+    if (first >= last) {
+      ++it;
+      continue;
+    }
+    const Pending whole = *it;
+    segment.free_space.put(first, last - first);
+    it = pending_.erase(it);
+    if (last < whole.address + whole.bytes) {
+      it = pending_.insert(it, {last, whole.address + whole.bytes - last, whole.mark});
+    }
+    if (whole.address < first) {
+      it = pending_.insert(it, {whole.address, first - whole.address, whole.mark});
+    }
+    // What was put in again is outside: the loop passes over it.
+  }
+  if (!segment.free_space.take_at(address, size)) return false;
+  note(address, bytes);
+  return true;
+}
+
 std::optional<PoolSpace::Allocation> PoolSpace::find(std::uint64_t address) const {
   auto it = living_.upper_bound(address);
   if (it == living_.begin()) return std::nullopt;

@@ -61,6 +61,10 @@ class PoolSpace {
   /// … in what was freed anywhere; work that uses it must come after `*after`.
   std::optional<std::uint64_t> take_after(std::size_t bytes, FreeMarkPtr* after);
 
+  /// Exactly at `address`, in what lives nowhere, whether or not what was freed there is over: for
+  /// memory whose order others see to. False: something lives there, or it is in no segment.
+  bool take_at(std::uint64_t address, std::size_t bytes);
+
   /// The allocation that holds `address`, which may be inside it.
   std::optional<Allocation> find(std::uint64_t address) const;
 

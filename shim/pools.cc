@@ -1,7 +1,6 @@
 #include "shim/pools.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "interpose/driver.h"
 #include "shim/driver_scope.h"
@@ -23,13 +22,14 @@ Pools::Pool* Pools::find_pool(CUmemoryPool handle) {
   return nullptr;
 }
 
-void Pools::add(CUmemoryPool handle, CUdevice device, std::size_t max_bytes) {
+void Pools::add(CUmemoryPool handle, CUdevice device, std::size_t max_bytes, std::uint64_t tag) {
   const std::lock_guard lock(mutex_);
   if (find_pool(handle) != nullptr) return;
   auto pool = std::make_unique<Pool>();
   pool->handle = handle;
   pool->device = device;
   pool->max_bytes = max_bytes;
+  pool->tag = tag;
   pool->number = next_number_++;
   pools_.push_back(std::move(pool));
 }
@@ -61,19 +61,18 @@ void Pools::destroy(CUmemoryPool handle) {
 }
 
 void Pools::sweep_leaving() {
-  std::vector<std::pair<CUdevice, std::vector<std::uint64_t>>> all;
+  std::vector<Unused> unused;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(pools_, [&](const auto& pool) {
       if (!pool->is_leaving) return false;
       settle(*pool);
       if (!pool->space.is_unused()) return false;
-      auto& unused = all.emplace_back(pool->device, std::vector<std::uint64_t>()).second;
       trim_locked(*pool, 0, &unused);
       return true;
     });
   }
-  for (const auto& [device, unused] : all) drop(device, unused);
+  drop(unused);
 }
 
 // ---- allocating
@@ -88,7 +87,7 @@ CUresult Pools::allocate(CUmemoryPool handle, std::size_t bytes, const StreamKey
     {
       const std::lock_guard lock(mutex_);
       Pool* const pool = find_pool(handle);
-      if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      if (pool == nullptr || pool->is_import) return CUDA_ERROR_INVALID_VALUE;
       device = pool->device;
       if (pool->reuse[kOpportunistic] != 0 || waited) settle(*pool);
       address = pool->space.take_free(bytes);
@@ -187,7 +186,7 @@ void Pools::wait_for_marks(CUdevice device) {
       driver.cuEventSynchronize(mark->event);
     }
   }
-  std::vector<std::uint64_t> unused;
+  std::vector<Unused> unused;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& pool : pools_) {
@@ -196,7 +195,7 @@ void Pools::wait_for_marks(CUdevice device) {
       trim_locked(*pool, 0, &unused);
     }
   }
-  drop(device, unused);
+  drop(unused);
 }
 
 // ---- freeing
@@ -272,6 +271,7 @@ std::optional<CUresult> Pools::free(std::uint64_t address, const StreamKey& stre
     Pool* const pool = pool_of(address);
     freed = pool != nullptr && pool->space.free(address, mark);
   }
+  drop_freed(address);
   sweep_leaving();
   return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -292,6 +292,7 @@ std::optional<CUresult> Pools::free_now(std::uint64_t address, CUcontext context
     Pool* const pool = pool_of(address);
     freed = pool != nullptr && pool->space.free(address, mark);
   }
+  drop_freed(address);
   sweep_leaving();
   return freed ? result : CUDA_ERROR_INVALID_VALUE;
 }
@@ -302,10 +303,15 @@ std::optional<DeviceMemory::Allocation> Pools::find(std::uint64_t address) {
   if (pool == nullptr) return std::nullopt;
   const auto found = pool->space.find(address);
   if (!found) return std::nullopt;
-  // Apart from the identifiers of other memory of ours (device_memory.cc).
-  const std::uint64_t identifier = std::uint64_t{1} << 62 | pool->number << 40 | found->identifier;
-  return DeviceMemory::Allocation{found->start, found->bytes, pool->device,
-                                  nullptr,      identifier,   pool->handle};
+  return DeviceMemory::Allocation{
+      found->start, found->bytes, pool->device, nullptr, identifier_of(*pool, *found),
+      pool->handle};
+}
+
+/// Apart from the identifiers of other memory of ours (device_memory.cc).
+std::uint64_t Pools::identifier_of(const Pool& pool,
+                                   const PoolSpace::Allocation& allocation) const {
+  return std::uint64_t{1} << 62 | pool.number << 40 | allocation.identifier;
 }
 
 // ---- what is over
@@ -388,29 +394,29 @@ void Pools::context_ended(CUcontext context, bool survives) {
 
 // ---- trimming
 
-void Pools::trim_locked(Pool& pool, std::size_t keep_bytes, std::vector<std::uint64_t>* unused) {
+void Pools::trim_locked(Pool& pool, std::size_t keep_bytes, std::vector<Unused>* unused) {
   for (const std::uint64_t start : pool.space.trim(keep_bytes)) {
     segments_.erase(start);
-    unused->push_back(start);
+    unused->push_back({start, pool.device, pool.is_import});
   }
 }
 
-void Pools::drop(CUdevice device, const std::vector<std::uint64_t>& unused) {
-  for (const std::uint64_t start : unused) memory_.drop_range(start, device);
+void Pools::drop(const std::vector<Unused>& unused) {
+  for (const Unused& one : unused) {
+    one.is_import ? close_import_(one.start) : memory_.drop_range(one.start, one.device);
+  }
 }
 
 void Pools::trim(CUmemoryPool handle, std::size_t keep_bytes) {
-  std::vector<std::uint64_t> unused;
-  CUdevice device = 0;
+  std::vector<Unused> unused;
   {
     const std::lock_guard lock(mutex_);
     Pool* const pool = find_pool(handle);
     if (pool == nullptr) return;
-    device = pool->device;
     settle(*pool);
     trim_locked(*pool, keep_bytes, &unused);
   }
-  drop(device, unused);
+  drop(unused);
 }
 
 void Pools::trim_to_threshold(CUmemoryPool handle) {
@@ -424,7 +430,7 @@ void Pools::trim_to_threshold(CUmemoryPool handle) {
 }
 
 void Pools::trim_to_thresholds(CUdevice device) {
-  std::vector<std::uint64_t> unused;
+  std::vector<Unused> unused;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& pool : pools_) {
@@ -433,101 +439,7 @@ void Pools::trim_to_thresholds(CUdevice device) {
       trim_locked(*pool, pool->threshold, &unused);
     }
   }
-  drop(device, unused);
-}
-
-// ---- attributes and access
-
-std::optional<CUresult> Pools::set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute,
-                                             const void* value) {
-  const std::lock_guard lock(mutex_);
-  Pool* const pool = find_pool(handle);
-  if (pool == nullptr) return std::nullopt;
-  switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      std::memcpy(&pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], value,
-                  sizeof(int));
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      std::memcpy(&pool->threshold, value, sizeof pool->threshold);
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
-      std::uint64_t wanted = 0;
-      std::memcpy(&wanted, value, sizeof wanted);
-      if (wanted != 0) return CUDA_ERROR_INVALID_VALUE;  // "can only be reset to zero"
-      attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? pool->space.reset_used_high()
-                                                 : pool->space.reset_reserved_high();
-      return CUDA_SUCCESS;
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<CUresult> Pools::get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute,
-                                             void* value) {
-  const std::lock_guard lock(mutex_);
-  const Pool* const pool = find_pool(handle);
-  if (pool == nullptr) return std::nullopt;
-  std::uint64_t figure = 0;
-  switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      std::memcpy(value, &pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES],
-                  sizeof(int));
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      figure = pool->threshold;
-      break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      figure = pool->space.reserved_bytes();
-      break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      figure = pool->space.reserved_high();
-      break;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-      figure = pool->space.used_bytes();
-      break;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      figure = pool->space.used_high();
-      break;
-    default:
-      return std::nullopt;
-  }
-  std::memcpy(value, &figure, sizeof figure);
-  return CUDA_SUCCESS;
-}
-
-CUresult Pools::set_access(CUmemoryPool handle, const CUmemAccessDesc* access, std::size_t count) {
-  std::vector<CUmemAccessDesc> wanted;
-  std::vector<std::uint64_t> starts;
-  {
-    const std::lock_guard lock(mutex_);
-    Pool* const pool = find_pool(handle);
-    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    for (std::size_t i = 0; i < count; ++i) {
-      const CUmemLocation& where = access[i].location;
-      if (where.type == CU_MEM_LOCATION_TYPE_DEVICE && where.id == pool->device) continue;
-      std::erase_if(pool->access, [&](const CUmemAccessDesc& one) {
-        return one.location.type == where.type && one.location.id == where.id;
-      });
-      pool->access.push_back(access[i]);
-    }
-    wanted = pool->access;
-    for (const auto& [start, owner] : segments_) {
-      if (owner == pool) starts.push_back(start);
-    }
-  }
-  CUresult result = CUDA_SUCCESS;
-  for (const std::uint64_t start : starts) {
-    const CUresult set = memory_.set_access(start, wanted);
-    if (set != CUDA_SUCCESS) result = set;
-  }
-  return result;
+  drop(unused);
 }
 
 }  // namespace plexrl::shim

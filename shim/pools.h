@@ -24,20 +24,52 @@ namespace plexrl::shim {
 /// A free leaves an event behind, in the stream where it was asked for; when nothing of the process
 /// is outstanding not even that.
 ///
+/// A pool of another process of the job gives out nothing by itself: its segments are ranges that
+/// were imported (sharing.h), its allocations those of the other process. A free here gives back
+/// this process's hold only, when the work before it is over.
+///
 /// Threads: any. `mutex_` is not held in driver calls that may wait; event queries don't.
 class Pools {
  public:
   using IsQuiet = bool (*)() noexcept;
+  /// One use less of an imported range.
+  using CloseImport = void (*)(std::uint64_t range) noexcept;
 
-  Pools(DeviceMemory& memory, Devices& devices, IsQuiet is_quiet) noexcept
-      : memory_(memory), devices_(devices), is_quiet_(is_quiet) {}
+  Pools(DeviceMemory& memory, Devices& devices, IsQuiet is_quiet, CloseImport close_import) noexcept
+      : memory_(memory), devices_(devices), is_quiet_(is_quiet), close_import_(close_import) {}
 
-  /// Makes the driver's pool `handle` one of ours. `max_bytes` 0: no bound but the promise.
-  void add(CUmemoryPool handle, CUdevice device, std::size_t max_bytes);
+  /// Makes the driver's pool `handle` one of ours. `max_bytes` 0: no bound but the promise. `tag`
+  /// names it to other processes; 0: they may not have it.
+  void add(CUmemoryPool handle, CUdevice device, std::size_t max_bytes, std::uint64_t tag = 0);
   /// Whether `handle` is one of ours; a device's default pool becomes one when it is first seen.
   bool is_ours(CUmemoryPool handle);
   /// After the driver has destroyed it: what is allocated from it lives on until it is freed.
   void destroy(CUmemoryPool handle);
+
+  // Pools between processes (pools_shared.cc).
+
+  /// The tag and device of a pool that other processes may have; none: they may not.
+  struct Shared {
+    std::uint64_t tag;
+    CUdevice device;
+  };
+  std::optional<Shared> shared(CUmemoryPool handle);
+  /// The same of the pool that `address` was allocated from, and the range that it lies in.
+  struct Export {
+    std::uint64_t tag;
+    std::uint64_t range;
+    DeviceMemory::Allocation allocation;
+  };
+  std::optional<Export> export_of(std::uint64_t address);
+  /// The driver's pool `handle` stands for the one of another process.
+  void add_import(CUmemoryPool handle, CUdevice device, std::uint64_t tag);
+  /// The tag of such a pool; none: it is of this process.
+  std::optional<std::uint64_t> import_tag(CUmemoryPool handle);
+  /// An allocation of the other process, in the imported `range` of `range_bytes`. Takes the
+  /// caller's use of the range over; also when it fails. Errors: ALREADY_MAPPED while something of
+  /// it is in use here, INVALID_VALUE where it is not inside of the range.
+  CUresult import(CUmemoryPool handle, std::uint64_t range, std::size_t range_bytes,
+                  std::size_t offset, std::size_t bytes);
 
   /// Memory for what `stream` gets next. Errors: CUDA_ERROR_OUT_OF_MEMORY beyond the promise or the
   /// pool's bound; the driver's when the stream can't be made to wait.
@@ -81,6 +113,8 @@ class Pools {
     CUdevice device;
     std::size_t max_bytes;
     std::uint64_t number;
+    std::uint64_t tag = 0;  ///< 0: not shared
+    bool is_import = false;
     bool is_leaving = false;
     PoolSpace space;
     std::size_t threshold = 0;
@@ -100,13 +134,23 @@ class Pools {
   CUresult wait_in_stream(const StreamKey& stream, const FreeMarkPtr& after);
   void wait_for_marks(CUdevice device);
   CUresult grow(CUmemoryPool handle, std::size_t bytes);
-  void trim_locked(Pool& pool, std::size_t keep_bytes, std::vector<std::uint64_t>* unused);
-  void drop(CUdevice device, const std::vector<std::uint64_t>& unused);
+  /// A segment that was taken out of its pool.
+  struct Unused {
+    std::uint64_t start;
+    CUdevice device;
+    bool is_import;
+  };
+  void trim_locked(Pool& pool, std::size_t keep_bytes, std::vector<Unused>* unused);
+  /// Gives them back. Without a lock.
+  void drop(const std::vector<Unused>& unused);
+  void drop_freed(std::uint64_t address);
   void sweep_leaving();
+  std::uint64_t identifier_of(const Pool& pool, const PoolSpace::Allocation& allocation) const;
 
   DeviceMemory& memory_;
   Devices& devices_;
   const IsQuiet is_quiet_;
+  const CloseImport close_import_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Pool>> pools_;
   std::map<std::uint64_t, Pool*> segments_;  ///< by start

@@ -64,6 +64,17 @@ bool still_shared(std::uint64_t range) noexcept {
   }
 }
 
+void close_import(std::uint64_t range) noexcept {
+  Process* const process = Process::started();
+  if (process == nullptr) return;
+  try {
+    process->sharing.close(range);
+  } catch (...) {
+    // It stays until this process ends.
+  }
+  process->agent.notify();
+}
+
 void say_exiting() {
   Process* const process = Process::started();
   if (process == nullptr) return;
@@ -133,7 +144,7 @@ Process::Process(Identity identity, Client::Dial dial)
       slab_worker(store, contexts()),
       pager(ranges(), store, contexts()),
       memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent, &still_shared}),
-      pools(memory, devices, &nothing_runs),
+      pools(memory, devices, &nothing_runs, &close_import),
       sharing({client, devices, ranges(), pager, store, memory, &wake_agent}),
       ipc(sharing),
       vmm(pager, memory, sharing),

@@ -73,6 +73,8 @@ class Sharing {
   /// memory in this job, OUT_OF_MEMORY without addresses, INVALID_DEVICE when the GPU is not
   /// visible here.
   CUresult import(const Capability& capability, CUdevice access, Imported* out);
+  /// The visible device that is this GPU.
+  std::optional<CUdevice> device_with(const wire::GpuUuid& uuid);
   /// One use less; the last one gives the addresses back.
   void close(std::uint64_t range);
 
@@ -108,7 +110,6 @@ class Sharing {
   void on_owner_gone(const wire::OwnerGone& gone);
   void on_unused(std::uint64_t id);
   bool serve(const wire::Handles& fetch);
-  std::optional<CUdevice> device_with(const wire::GpuUuid& uuid);
 
   Parts parts_;
   std::mutex mutex_;

@@ -18,6 +18,22 @@ std::optional<std::uint64_t> VaArena::take(std::size_t bytes) {
   return std::nullopt;
 }
 
+bool VaArena::take_at(std::uint64_t start, std::size_t bytes) {
+  auto it = free_.upper_bound(start);
+  if (it == free_.begin()) return false;
+  --it;
+  const std::uint64_t before = start - it->first;
+  if (before >= it->second || it->second - before < bytes) return false;
+  const std::size_t after = it->second - before - bytes;
+  if (before != 0) {
+    it->second = before;
+  } else {
+    free_.erase(it);
+  }
+  if (after != 0) free_.emplace(start + bytes, after);
+  return true;
+}
+
 void VaArena::put(std::uint64_t start, std::size_t bytes) {
   auto next = free_.lower_bound(start);
   if (next != free_.end() && start + bytes == next->first) {

@@ -21,7 +21,10 @@ class VaArena {
   /// Takes `bytes` from a free part; none when no part is long enough.
   std::optional<std::uint64_t> take(std::size_t bytes);
 
-  /// Gives back what `take` returned, whole.
+  /// Takes just these; false, and nothing changes, unless all of them are free.
+  bool take_at(std::uint64_t start, std::size_t bytes);
+
+  /// Gives back what was taken, whole or in parts.
   void put(std::uint64_t start, std::size_t bytes);
 
   std::size_t free_bytes() const noexcept;

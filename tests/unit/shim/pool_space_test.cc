@@ -133,5 +133,34 @@ TEST_F(PoolSpaceTest, HighMarksAreResetToWhatIsNow) {
   EXPECT_EQ(space_.used_high(), 0u);
 }
 
+// ---- memory of another process: it says what lives where
+
+TEST_F(PoolSpaceTest, APlaceIsTakenWhereNothingLives) {
+  EXPECT_TRUE(space_.take_at(kBase + kMiB, 1000));
+  EXPECT_EQ(space_.find(kBase + kMiB + 999)->bytes, 1000u);
+  EXPECT_FALSE(space_.take_at(kBase + kMiB, 1000));
+  EXPECT_FALSE(space_.take_at(kBase + kMiB + 512, 512)) << "inside of it";
+  EXPECT_FALSE(space_.take_at(kBase + kMiB - 512, 1024)) << "into it";
+  EXPECT_TRUE(space_.take_at(kBase + kMiB + 1024, 512)) << "right behind";
+  EXPECT_FALSE(space_.take_at(kBase + 4 * kMiB, 512)) << "no segment";
+  EXPECT_FALSE(space_.take_at(kBase + 3 * kMiB, 2 * kMiB)) << "longer than the segment";
+  EXPECT_FALSE(space_.take_at(kBase - 512, 512));
+}
+
+TEST_F(PoolSpaceTest, APlaceIsTakenAgainWhileItIsBeingFreedHoweverItIsCut) {
+  ASSERT_TRUE(space_.take_at(kBase, kMiB));
+  ASSERT_TRUE(space_.take_at(kBase + kMiB, kMiB));
+  const auto first = mark_in(stream(1)), second = mark_in(stream(2));
+  ASSERT_TRUE(space_.free(kBase, first));
+  ASSERT_TRUE(space_.free(kBase + kMiB, second));
+  ASSERT_TRUE(space_.take_at(kBase + kMiB / 2, kMiB));
+  EXPECT_EQ(space_.marks().size(), 2u) << "what is left over on both sides still waits";
+  first->is_over = second->is_over = true;
+  space_.settle();
+  EXPECT_TRUE(space_.trim(0).empty());
+  ASSERT_TRUE(space_.free(kBase + kMiB / 2, nullptr));
+  EXPECT_EQ(space_.trim(0), std::vector<std::uint64_t>{kBase});
+}
+
 }  // namespace
 }  // namespace plexrl::shim

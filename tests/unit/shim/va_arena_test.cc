@@ -28,5 +28,20 @@ TEST(VaArena, NeighboursAreJoinedWhenTheyComeBack) {
   EXPECT_EQ(arena.free_bytes(), 0u);
 }
 
+TEST(VaArena, JustTheseAddressesAreTakenOrNothing) {
+  VaArena arena;
+  arena.add(0x1000, 0x300);
+  ASSERT_TRUE(arena.take_at(0x1100, 0x100));
+  EXPECT_FALSE(arena.take_at(0x1100, 0x100));
+  EXPECT_FALSE(arena.take_at(0x1000, 0x200));
+  EXPECT_FALSE(arena.take_at(0x1200, 0x200));
+  EXPECT_FALSE(arena.take_at(0x800, 0x100));
+  EXPECT_TRUE(arena.take_at(0x1200, 0x100));
+  EXPECT_TRUE(arena.take_at(0x1000, 0x100));
+  EXPECT_EQ(arena.free_bytes(), 0u);
+  arena.put(0x1000, 0x300);
+  EXPECT_EQ(arena.take(0x300), 0x1000u);
+}
+
 }  // namespace
 }  // namespace plexrl::shim

@@ -114,8 +114,8 @@ CUresult MemoryPool::import(const Part& part, std::uint64_t* address) {
   const std::uint64_t found = segment->first + part.offset;
   auto& holes = segment->second.holes;
   auto hole = holes.upper_bound(found);
-  if (part.offset >= segment->second.bytes || hole == holes.begin())
-    return fail(CUDA_ERROR_INVALID_VALUE);
+  if (part.offset >= segment->second.bytes) return fail(CUDA_ERROR_INVALID_VALUE);
+  if (hole == holes.begin()) return fail(CUDA_ERROR_ALREADY_MAPPED);
   --hole;
   const std::uint64_t start = hole->first;
   const std::uint64_t end = start + hole->second;
