@@ -1,5 +1,7 @@
 #include "nodemgr/exports.h"
 
+#include <vector>
+
 #include "nodemgr/ids.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
@@ -9,6 +11,8 @@ namespace {
 
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 48;
 constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;
+/// Of all jobs together; more than processes that share memory ever have.
+constexpr std::size_t kMostClaims = 65536;
 
 bool makes_sense(const wire::Export& what) {
   if (what.chunks == 0 || what.bytes == 0 || what.bytes > kMaxBytes || what.bytes % kUnit != 0 ||
@@ -34,6 +38,7 @@ bool Exports::is_for_me(wire::Type type) {
     case wire::Type::kParked:
     case wire::Type::kImportClosed:
     case wire::Type::kExportEnded:
+    case wire::Type::kSharesTold:
       return true;
     default:
       return false;
@@ -54,6 +59,8 @@ bool Exports::handle(Session& session, const Packet& packet) {
       return on_parked(session, packet);
     case wire::Type::kImportClosed:
       return on_closed(session, packet);
+    case wire::Type::kSharesTold:
+      return on_told(session);
     default:
       return on_ended(session, packet);
   }
@@ -84,12 +91,14 @@ bool Exports::on_export(Session& session, const Packet& packet) {
   entry.job = session.job->key;
   entry.what = body;
   session.client->send(wire::Type::kExported, packet.request, wire::Exported{id, body.tag});
+  owner_back(id, entry);
   return true;
 }
 
 bool Exports::on_import(Session& session, const Packet& packet) {
   wire::Import body{};
   if (!packet.read(body)) return false;
+  if (packet.request == 0) return claim(session, body);
   Entry* entry = find(session, body.id);
   if (entry == nullptr || entry->ended || !equal_secrets(entry->what.tag, body.tag)) {
     session.client->send_error(wire::Type::kError, packet.request, wire::kErrorUnknownType,
@@ -167,6 +176,7 @@ bool Exports::on_closed(Session& session, const Packet& packet) {
   wire::ExportRef body{};
   if (!packet.read(body)) return false;
   if (find(session, body.id) != nullptr) leave(body.id, session.id);
+  give_up_claim(body.id, session.id);
   return true;
 }
 
@@ -174,7 +184,9 @@ bool Exports::on_ended(Session& session, const Packet& packet) {
   wire::ExportRef body{};
   if (!packet.read(body)) return false;
   Entry* entry = find(session, body.id);
-  const bool is_used = entry != nullptr && entry->owner == session.id && !entry->importers.empty();
+  // After a restart some importers may still have to come back; then it is asked again.
+  const bool is_used = entry != nullptr && entry->owner == session.id &&
+                       (!entry->importers.empty() || !is_all_told(session.job->key));
   if (is_used) entry->ended = true;
   if (entry != nullptr && entry->owner == session.id && !is_used) entries_.erase(body.id);
   session.client->send(is_used ? wire::Type::kExportEnded : wire::Type::kExportUnused,
@@ -183,6 +195,11 @@ bool Exports::on_ended(Session& session, const Packet& packet) {
 }
 
 void Exports::session_gone(const Session& session) {
+  std::vector<std::uint64_t> claimed;
+  for (const auto& [id, claim] : claims_) {
+    if (claim.importers.count(session.id) != 0) claimed.push_back(id);
+  }
+  for (std::uint64_t id : claimed) give_up_claim(id, session.id);
   for (auto it = entries_.begin(); it != entries_.end();) {
     auto next = std::next(it);
     Entry& entry = it->second;
@@ -198,6 +215,7 @@ void Exports::session_gone(const Session& session) {
     if (entry.owner == 0) entries_.erase(it);
     it = next;
   }
+  if (session.shares_untold) settle_claims(session.job->key);  // nobody waits for it any more
 }
 
 /// A surviving importer becomes the owner, with the slabs that hold evicted bytes.
@@ -227,6 +245,90 @@ void Exports::bequeath(std::uint64_t id, Entry& entry, const Session& dead) {
            cat("the owner of shared memory is gone, pid=", heir->process.pid, " keeps it"));
   entry.owner = heir->id;
   entry.importers.erase(heir->id);
+}
+
+// ---- after a restart
+
+bool Exports::claim(Session& session, const wire::Import& import) {
+  if (Entry* entry = find(session, import.id)) {
+    if (!equal_secrets(entry->what.tag, import.tag)) return false;
+    if (entry->owner == session.id) return true;
+    entry->importers.insert(session.id);
+    session.client->send(wire::Type::kOwnerBack, 0, wire::ExportRef{import.id});
+    return true;
+  }
+  if (claims_.size() >= kMostClaims) return true;
+  Claim& claim =
+      claims_.try_emplace(import.id, Claim{session.job->key, import.tag, {}, 0}).first->second;
+  if (claim.job != session.job->key || !equal_secrets(claim.tag, import.tag)) return true;
+  claim.importers.insert(session.id);
+  settle_claims(session.job->key);
+  return true;
+}
+
+void Exports::owner_back(std::uint64_t id, Entry& entry) {
+  auto it = claims_.find(id);
+  if (it == claims_.end()) return;
+  const Claim claim = std::move(it->second);
+  claims_.erase(it);
+  if (claim.job != entry.job || !equal_secrets(claim.tag, entry.what.tag)) return;
+  for (SessionKey importer : claim.importers) {
+    Session* session = importer == entry.owner ? nullptr : node_.find_session(importer);
+    if (session == nullptr) continue;
+    entry.importers.insert(importer);
+    if (session->client != nullptr) {
+      session->client->send(wire::Type::kOwnerBack, 0, wire::ExportRef{id});
+    }
+  }
+}
+
+void Exports::give_up_claim(std::uint64_t id, SessionKey importer) {
+  auto it = claims_.find(id);
+  if (it == claims_.end()) return;
+  Claim& claim = it->second;
+  claim.importers.erase(importer);
+  if (claim.importers.empty()) {
+    claims_.erase(it);
+  } else if (claim.candidate == importer) {
+    ask_next(id, claim);
+  }
+}
+
+bool Exports::on_told(Session& session) {
+  session.shares_untold = false;
+  settle_claims(session.job->key);
+  if (!is_all_told(session.job->key)) return true;
+  for (auto& [id, other] : node_.sessions) {
+    if (other->job == session.job && other->client != nullptr) {
+      other->client->send(wire::Type::kSharesTold, 0, std::span<const std::byte>());
+    }
+  }
+  return true;
+}
+
+bool Exports::is_all_told(JobKey job) const {
+  for (const auto& [id, session] : node_.sessions) {
+    if (session->job->key == job && session->shares_untold) return false;
+  }
+  return true;
+}
+
+void Exports::settle_claims(JobKey job) {
+  if (!is_all_told(job)) return;
+  for (auto& [id, claim] : claims_) {
+    if (claim.job == job && claim.candidate == 0) ask_next(id, claim);
+  }
+}
+
+void Exports::ask_next(std::uint64_t id, Claim& claim) {
+  claim.candidate = 0;
+  for (SessionKey importer : claim.importers) {
+    Session* session = living(node_, importer);
+    if (session == nullptr) continue;
+    claim.candidate = importer;
+    session->client->send(wire::Type::kOwnerGone, 0, wire::OwnerGone{id, 1, 1});
+    return;
+  }
 }
 
 }  // namespace plexrl::nodemgr

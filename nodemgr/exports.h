@@ -19,6 +19,11 @@ namespace plexrl::nodemgr {
 /// evicted bytes is remembered until it says otherwise, so that a survivor can have them when it
 /// dies.
 ///
+/// A manager that was restarted is told anew, by each process for itself. An import of memory that
+/// it does not know is a claim, until its owner says that it has it, or all processes of the job
+/// have said what they have. Then the owner is dead: the first claimant that has all of it mapped
+/// gets it.
+///
 /// What comes in packets is checked: figures in range, names known, both sides of one job.
 class Exports {
  public:
@@ -44,6 +49,12 @@ class Exports {
     std::set<SessionKey> importers;
     std::map<std::uint32_t, Parked> parked;  ///< by chunk
   };
+  struct Claim {
+    JobKey job = 0;
+    wire::Id128 tag{};
+    std::set<SessionKey> importers;
+    SessionKey candidate = 0;  ///< has been asked to be the owner
+  };
 
   bool on_export(Session& session, const Packet& packet);
   bool on_import(Session& session, const Packet& packet);
@@ -59,8 +70,20 @@ class Exports {
   void leave(std::uint64_t id, SessionKey importer);
   void bequeath(std::uint64_t id, Entry& entry, const Session& dead);
 
+  bool claim(Session& session, const wire::Import& import);
+  /// The owner is there: who has claimed the memory imports it.
+  void owner_back(std::uint64_t id, Entry& entry);
+  /// One claimant less.
+  void give_up_claim(std::uint64_t id, SessionKey importer);
+  bool on_told(Session& session);
+  /// What is due when all processes of the job have said what they share.
+  void settle_claims(JobKey job);
+  bool is_all_told(JobKey job) const;
+  void ask_next(std::uint64_t id, Claim& claim);
+
   Node& node_;
   std::map<std::uint64_t, Entry> entries_;
+  std::map<std::uint64_t, Claim> claims_;  ///< by the id of the memory
   std::uint64_t next_id_ = 1;
 };
 

@@ -180,6 +180,19 @@ void Ledger::measured(SessionKey session, int gpu_index, std::uint64_t overhead)
   account->second.measured = overhead;
 }
 
+/// Whether every other job still fits when so much `more` of `job` stays in HBM.
+bool Ledger::leaves_promises_good(const Gpu& gpu, int index, JobKey job, std::uint64_t more) const {
+  std::uint64_t overhead = overheads(gpu, index);
+  std::uint64_t fixed = more;
+  for (const auto& [other, its] : gpu.accounts) fixed += its.unpageable;
+  for (const auto& [key, its] : jobs_) {
+    if (key == job || (its.gpus >> index & 1) == 0) continue;
+    std::uint64_t others = fixed - unpageable_of(gpu, key);
+    if (its.promised + overhead + others > gpu.usable) return false;
+  }
+  return true;
+}
+
 bool Ledger::charge(SessionKey session, int gpu_index, std::uint64_t bytes, bool unpageable) {
   auto gpu = gpus_.find(gpu_index);
   if (gpu == gpus_.end()) return false;
@@ -189,19 +202,33 @@ bool Ledger::charge(SessionKey session, int gpu_index, std::uint64_t bytes, bool
   std::uint64_t before = used(job, gpu_index);
   if (bytes > less(promised(job, gpu_index), before)) return false;
   if (unpageable) {
-    std::uint64_t overhead = overheads(gpu->second, gpu_index);
-    std::uint64_t fixed = bytes;
-    for (const auto& [other, its] : gpu->second.accounts) fixed += its.unpageable;
-    for (const auto& [key, its] : jobs_) {
-      if (key == job || (its.gpus >> gpu_index & 1) == 0) continue;
-      std::uint64_t others = fixed - unpageable_of(gpu->second, key);
-      if (its.promised + overhead + others > gpu->second.usable) return false;
-    }
+    if (!leaves_promises_good(gpu->second, gpu_index, job, bytes)) return false;
     account->second.unpageable += bytes;
   } else {
     account->second.pageable += bytes;
   }
   return true;
+}
+
+bool Ledger::pin(SessionKey session, int gpu_index, std::uint64_t bytes) {
+  auto gpu = gpus_.find(gpu_index);
+  if (gpu == gpus_.end()) return false;
+  auto account = gpu->second.accounts.find(session);
+  if (account == gpu->second.accounts.end() || bytes > account->second.pageable) return false;
+  if (!leaves_promises_good(gpu->second, gpu_index, account->second.job, bytes)) return false;
+  account->second.pageable -= bytes;
+  account->second.unpageable += bytes;
+  return true;
+}
+
+void Ledger::unpin(SessionKey session, int gpu_index, std::uint64_t bytes) {
+  auto gpu = gpus_.find(gpu_index);
+  if (gpu == gpus_.end()) return;
+  auto account = gpu->second.accounts.find(session);
+  if (account == gpu->second.accounts.end()) return;
+  bytes = std::min(bytes, account->second.unpageable);
+  account->second.unpageable -= bytes;
+  account->second.pageable += bytes;
 }
 
 void Ledger::uncharge(SessionKey session, int gpu_index, std::uint64_t bytes, bool unpageable) {

@@ -53,6 +53,11 @@ class Ledger {
   /// False, and nothing charged: beyond the promise, or (unpageable bytes only) beyond what leaves
   /// the other jobs' promises good.
   bool charge(SessionKey session, int gpu, std::uint64_t bytes, bool unpageable);
+  /// Bytes that are charged as pageable become unpageable. False, and nothing changed: they are not
+  /// charged, or would not leave the other jobs' promises good.
+  bool pin(SessionKey session, int gpu, std::uint64_t bytes);
+  /// And back; at most what is unpageable.
+  void unpin(SessionKey session, int gpu, std::uint64_t bytes);
   /// Gives back at most what was charged.
   void uncharge(SessionKey session, int gpu, std::uint64_t bytes, bool unpageable);
   /// After a restart: sets what the process says it has.
@@ -92,6 +97,7 @@ class Ledger {
   std::uint64_t booked(const Gpu& gpu, const Account& account) const;
   std::uint64_t overheads(const Gpu& gpu, int index) const;
   std::uint64_t unpageable_of(const Gpu& gpu, JobKey job) const;
+  bool leaves_promises_good(const Gpu& gpu, int index, JobKey job, std::uint64_t more) const;
   std::uint64_t host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const;
   Admission judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted, std::uint64_t own) const;
 

@@ -105,7 +105,8 @@ struct Session {
   wire::Paged paged[2]{};  ///< said before the kEvicted [0] or kLoaded [1] that is to come
 
   // After a restart of the manager.
-  bool awaited = false;  ///< the journal names it and it has not answered
+  bool awaited = false;        ///< the journal names it and it has not answered
+  bool shares_untold = false;  ///< and has not said what it shares and imports (exports.h)
   std::uint32_t resume_left = 0;
   bool gate_open = false;
   wire::Epoch believed{};

@@ -38,6 +38,8 @@ void Sessions::message(Client& client, const Packet& packet) {
       return attach_gpu(session, packet);
     case wire::Type::kCharge:
       return charge(session, packet);
+    case wire::Type::kPin:
+      return pin(session, packet);
     case wire::Type::kUncharge:
       return uncharge(session, packet);
     case wire::Type::kMemoryReport:
@@ -121,6 +123,26 @@ void Sessions::charge(Session& session, const Packet& packet) {
   if (!granted) return;
   leases_.memory_changed(session, gpu);
   reserve_slabs(gpu);
+}
+
+void Sessions::pin(Session& session, const Packet& packet) {
+  wire::Charge body{};
+  if (!packet.read(body) || !has_gpu(session, body.gpu) || body.bytes > kMaxBytes ||
+      body.unpageable > 1) {
+    return malformed(session, packet, "kPin: wrong size, GPU or figure");
+  }
+  int gpu = static_cast<int>(body.gpu);
+  bool granted = true;
+  if (body.unpageable != 0) {
+    granted = node_.ledger.pin(session.id, gpu, body.bytes);
+  } else {
+    node_.ledger.unpin(session.id, gpu, body.bytes);
+  }
+  JobKey job = session.job->key;
+  wire::Charged answer{granted ? 1u : 0u, 0, node_.ledger.promised(job, gpu),
+                       node_.ledger.used(job, gpu)};
+  session.client->send(wire::Type::kCharged, packet.request, answer);
+  if (granted) leases_.memory_changed(session, gpu);
 }
 
 void Sessions::uncharge(Session& session, const Packet& packet) {

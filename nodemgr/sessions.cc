@@ -113,7 +113,7 @@ Session* Sessions::admit_again(Client& client, const wire::Hello& hello, Job& jo
   if (!same) {
     // Not in the journal: it is admitted as new, and says with kResumeState what it has.
     session = admit_new(client, hello, job);
-    if (session != nullptr) session->awaited = true;
+    if (session != nullptr) session->awaited = session->shares_untold = true;
     return session;
   }
   if (session->client != nullptr) {  // its old connection has not been seen to end yet
@@ -123,7 +123,7 @@ Session* Sessions::admit_again(Client& client, const wire::Hello& hello, Job& jo
   if (!make_pages(*session)) return nullptr;
   // Awaited anew: the connection alone may have been lost, then its kResumeState confirms the
   // lease.
-  session->awaited = true;
+  session->awaited = session->shares_untold = true;
   session->resume_left = 0;
   session->believed = {};
   session->gate_open = false;
@@ -167,7 +167,7 @@ void Sessions::watch_process(Session& session) {
 }
 
 void Sessions::expect(std::unique_ptr<Session> session) {
-  session->awaited = true;
+  session->awaited = session->shares_untold = true;
   session->job->sessions.insert(session->id);
   Session& added = *(node_.sessions[session->id] = std::move(session));
   watch_process(added);

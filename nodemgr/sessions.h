@@ -46,6 +46,7 @@ class Sessions {
 
   void attach_gpu(Session& session, const Packet& packet);
   void charge(Session& session, const Packet& packet);
+  void pin(Session& session, const Packet& packet);
   void uncharge(Session& session, const Packet& packet);
   void memory_report(Session& session, const Packet& packet);
   void kinds(Session& session, const Packet& packet);

@@ -189,7 +189,7 @@ void Agent::resume(Connection& fresh) {
     state.uuid = attached.uuid;
     state.charged_bytes = attached.charged_bytes + attached.unpageable_bytes;
     state.unpageable_bytes = attached.unpageable_bytes;
-    state.resident_bytes = totals.resident + totals.moving;
+    state.resident_bytes = totals.resident + totals.moving - totals.pinned;
     state.host_bytes = totals.host;
     state.held = parts_.keeper.held();
     fresh.send(wire::Type::kResumeState, state);

@@ -138,9 +138,11 @@ void DeviceMemory::release_now(std::uint64_t address) {
 void DeviceMemory::drop_range(std::uint64_t start, CUdevice device) {
   if (hooks_.still_shared(start)) return ranges_.hide(start);
   std::size_t freed = 0;
-  auto range = ranges_.remove(start, &freed);
+  std::size_t pinned = 0;
+  auto range = ranges_.remove(start, &freed, &pinned);
   if (range) pager_.release(std::move(range));
-  devices_.uncharge(device, freed, false);
+  devices_.uncharge(device, freed - pinned, false);
+  devices_.uncharge(device, pinned, true);
 }
 
 void DeviceMemory::context_ended(CUcontext context) {

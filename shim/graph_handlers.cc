@@ -32,7 +32,72 @@ CUresult submit(interpose::Api api, CUstream stream, Call call) noexcept {
   });
 }
 
+/// Makes a graph ready to run, for which the driver may take memory, too.
+template <typename Call>
+CUresult instantiate(interpose::Api api, Call call) noexcept {
+  const interpose::HostCall host{api};
+  return guarded([&] {
+    const auto host_call = [&] {
+      const CUresult refused = host_enter(host);
+      if (refused != CUDA_SUCCESS) return refused;
+      const CUresult result = call();
+      host_leave(host, result);
+      return result;
+    };
+    const CUresult result = host_call();
+    const auto current = result == CUDA_ERROR_OUT_OF_MEMORY ? current_context() : std::nullopt;
+    return current ? with_room(current->device, host_call) : result;
+  });
+}
+
+/// Some parameters say that it is uploaded as well, in a stream.
+template <typename Call>
+CUresult instantiate(interpose::Api api, const CUDA_GRAPH_INSTANTIATE_PARAMS* parameters,
+                     bool is_per_thread, Call call) noexcept {
+  if (parameters == nullptr || (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) == 0) {
+    return instantiate(api, call);
+  }
+  return submit(api, interpose_stream(parameters->hUploadStream, is_per_thread), call);
+}
+
 }  // namespace
+
+CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                            char* logBuffer, size_t bufferSize) noexcept {
+  return instantiate(interpose::Api::cuGraphInstantiate, [&] {
+    return driver.cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+  });
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                               char* logBuffer, size_t bufferSize) noexcept {
+  return instantiate(interpose::Api::cuGraphInstantiate_v2, [&] {
+    return driver.cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+  });
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                     unsigned long long flags) noexcept {
+  return instantiate(interpose::Api::cuGraphInstantiateWithFlags, [&] {
+    return driver.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
+  });
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) noexcept {
+  return instantiate(interpose::Api::cuGraphInstantiateWithParams, instantiateParams, false, [&] {
+    return driver.cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+  });
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(
+    CUgraphExec* phGraphExec, CUgraph hGraph,
+    CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) noexcept {
+  return instantiate(
+      interpose::Api::cuGraphInstantiateWithParams_ptsz, instantiateParams, true, [&] {
+        return driver.cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
+      });
+}
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) noexcept {
   return submit(interpose::Api::cuGraphLaunch, interpose_stream(hStream, false),

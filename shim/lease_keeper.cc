@@ -124,7 +124,8 @@ void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
     answer.untouched_bytes = figures.untouched_bytes;
     answer.copy_ns = figures.copy_ns;
     answer.unmap_ns = figures.unmap_ns;
-    answer.resident_bytes = parts_.ranges.totals(*device).resident;
+    const RangeTable::Totals left = parts_.ranges.totals(*device);
+    answer.resident_bytes = left.resident - std::min(left.resident, left.pinned);
   } else {
     answer.failed = 1;
   }
@@ -424,6 +425,12 @@ void LeaseKeeper::connected() {
 }
 
 void LeaseKeeper::go_alone() {
+  // Handles of other processes come through the manager. A program that uses memory which never
+  // came gets the driver's error for it; one that does not goes on.
+  if (!parts_.ranges.has_all_imports()) {
+    log_user("memory of another process of the job is not mapped here, and can't be any more");
+    parts_.ranges.give_up_imports();
+  }
   held_mask_ = ~std::uint64_t{0};
   drain_.reset();
   state_ = State::kHeld;

@@ -73,7 +73,8 @@ class LeaseKeeper {
 
   void connection_lost();
   void connected();
-  /// Without a manager for good: everything is backed and the gate stays open.
+  /// Without a manager for good: everything that is this process's own is backed, and the gate
+  /// stays open.
   void go_alone();
 
   State state() const noexcept { return state_; }

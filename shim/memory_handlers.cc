@@ -13,9 +13,28 @@ namespace {
 /// What the driver's cuMemAllocPitch aligns rows to on every device so far.
 constexpr std::size_t kPitchAlignment = 512;
 
-bool is_ours(std::uint64_t address) {
+std::optional<Process::Backing> backing_of(std::uint64_t address) {
   Process* const process = Process::started();
-  return process != nullptr && (process->find(address) || process->vmm.find(address));
+  return process == nullptr ? std::nullopt : process->backing(address);
+}
+
+/// Makes `call`, after which others may read and write `bytes` of `memory` without our knowing, or
+/// which says something of a mapping that would be lost with it: they stay in HBM. Memory that
+/// another process of the job moves keeps the GPUs of this one instead.
+template <typename Call>
+CUresult hand_out(const Process::Backing& memory, std::size_t bytes, const char* reason,
+                  Call call) {
+  Process& process = *Process::started();
+  gate.enter_host();
+  const Pins::Hold held = process.pins.hold(memory.device, memory.address, bytes, reason);
+  const CUresult result = held == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call();
+  if (held == Pins::Hold::kHeld && result != CUDA_SUCCESS) {
+    process.pins.let_go(memory.device, memory.address, bytes);
+  }
+  if (held == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) note_exclusive(reason);
+  gate.leave();
+  process.agent.notify();
+  return result;
 }
 
 /// Memory that passed through when it was allocated and is given back by cuMemFree[Async].
@@ -127,29 +146,22 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
                                        CUmemRangeHandleType handleType,
                                        unsigned long long flags) noexcept {
   return guarded([&] {
-    if (!is_ours(dptr)) {
+    const auto call = [&] {
       return driver.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
-    }
-    gate.enter_host();
-    const CUresult result =
-        driver.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
-    gate.leave();
-    // Whoever got the handle reads these pages without our knowing.
-    if (result == CUDA_SUCCESS) note_exclusive("memory exported as a dma-buf");
-    return result;
+    };
+    const auto memory = backing_of(dptr);
+    return memory ? hand_out(*memory, size, "exported as a dma-buf", call) : call();
   });
 }
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                CUdeviceptr ptr) noexcept {
   return guarded([&] {
-    if (!is_ours(ptr)) return driver.cuPointerSetAttribute(value, attribute, ptr);
-    gate.enter_host();
-    const CUresult result = driver.cuPointerSetAttribute(value, attribute, ptr);
-    gate.leave();
-    // The attribute belongs to the mapping and would be lost with it.
-    if (result == CUDA_SUCCESS) note_exclusive("attribute SYNC_MEMOPS set on memory");
-    return result;
+    const auto call = [&] { return driver.cuPointerSetAttribute(value, attribute, ptr); };
+    auto memory = backing_of(ptr);
+    if (!memory) return call();
+    memory->address = memory->start;
+    return hand_out(*memory, memory->bytes, "attribute SYNC_MEMOPS set", call);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "shim/memory_report.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace plexrl::shim {
@@ -8,30 +9,45 @@ namespace {
 
 constexpr std::uint64_t kShortestGapNs = 100'000'000;
 
+/// "one; another", as much as there is room for.
+template <std::size_t kBytes>
+void write_reasons(const std::vector<const char*>& reasons, char (&out)[kBytes]) {
+  std::size_t used = 0;
+  for (const char* const reason : reasons) {
+    const int wrote =
+        std::snprintf(out + used, kBytes - used, "%s%s", used == 0 ? "" : "; ", reason);
+    used = std::min(used + static_cast<std::size_t>(std::max(wrote, 0)), kBytes - 1);
+  }
+}
+
 }  // namespace
 
 wire::MemoryReport MemoryReporter::compose(const Devices::Attached& attached) const {
   const RangeTable::Totals totals = ranges_.totals(attached.device);
   wire::MemoryReport report{};
   report.gpu = attached.gpu;
-  // A chunk on its way takes HBM already or still.
-  report.resident_bytes = totals.resident + totals.moving;
+  // A chunk on its way takes HBM already or still; a pinned one is the driver's kind of taken.
+  report.resident_bytes = totals.resident + totals.moving - totals.pinned;
   report.host_bytes = totals.host;
   report.unbacked_bytes = totals.unbacked;
   unpageable_.sums(attached.device, report.kind_bytes);
   report.kind_bytes[static_cast<int>(wire::MemoryKind::kAlloc)] +=
-      totals.resident + totals.moving + totals.host + totals.unbacked;
+      report.resident_bytes + totals.host + totals.unbacked;
   return report;
 }
 
 wire::Kinds MemoryReporter::compose_kinds(const Devices::Attached& attached) const {
   wire::Kinds kinds{};
   kinds.gpu = attached.gpu;
+  bool is_pinned = false;
   for (int kind = 0; kind < wire::kMemoryKinds; ++kind) {
     const RangeTable::Totals totals =
         ranges_.totals(attached.device, static_cast<wire::MemoryKind>(kind));
-    kinds.kinds[kind] = {totals.resident + totals.moving, totals.host, totals.unbacked, 0};
+    kinds.kinds[kind] = {totals.resident + totals.moving, totals.host, totals.unbacked,
+                         totals.pinned};
+    is_pinned = is_pinned || totals.pinned != 0;
   }
+  if (is_pinned) write_reasons(ranges_.pin_reasons(attached.device), kinds.pinned_reason);
   return kinds;
 }
 

@@ -118,12 +118,17 @@ class Pager {
   // Memory of another process (sharing.h), chunk by chunk; the claim is of one chunk. Agent only.
   /// Maps what `fd` stands for as the chunk. False: the chunk is as it was.
   bool map_imported(const RangeTable::Claim& claim, int fd);
+  /// The chunk is lost: nobody has it any more.
+  void give_up(const RangeTable::Claim& claim) { settle(claim, claim.first, ChunkState::kLost); }
   /// Unmaps chunks of an imported range and lets their handles go. Nothing of this process may be
   /// running.
   void unmap_imported(std::uint64_t range, std::size_t first, std::size_t count);
   /// What an imported range has in HBM stays, `parked` (by chunk) has the bytes of the rest; from
-  /// now on this process owns it.
-  void adopt(std::uint64_t range, const std::map<std::size_t, HostSpan>& parked);
+  /// now on this process owns it. Chunks that it never had, and whose owner never said where they
+  /// are, are lost: what was parked of them may be older than what the owner died with. Returns
+  /// which.
+  std::vector<std::size_t> adopt(std::uint64_t range,
+                                 const std::map<std::size_t, HostSpan>& parked);
 
   /// Told of each evicted chunk of a range with an export_id: where its bytes are, empty if it has
   /// none. Set before use.

@@ -246,11 +246,13 @@ void Pager::unmap_imported(std::uint64_t range, std::size_t first, std::size_t c
   for (std::size_t i = 0; i < claim->count; ++i) settle(*claim, i, states[i]);
 }
 
-void Pager::adopt(std::uint64_t range, const std::map<std::size_t, HostSpan>& parked) {
+std::vector<std::size_t> Pager::adopt(std::uint64_t range,
+                                      const std::map<std::size_t, HostSpan>& parked) {
+  std::vector<std::size_t> lost;
   auto claim = ranges_.claim_all(range);
   if (!claim) {
     for (const auto& [chunk, span] : parked) store_.put(span);
-    return;
+    return lost;
   }
   std::vector<ChunkState> states = claim->came_from;
   auto& chunks = claim->range->chunks;
@@ -258,6 +260,10 @@ void Pager::adopt(std::uint64_t range, const std::map<std::size_t, HostSpan>& pa
     const auto bytes = parked.find(i);
     if (states[i] == ChunkState::kResident) {
       chunks[i].written = true;
+      if (bytes != parked.end()) store_.put(bytes->second);
+    } else if (!chunks[i].is_known) {
+      states[i] = ChunkState::kLost;
+      lost.push_back(i);
       if (bytes != parked.end()) store_.put(bytes->second);
     } else if (bytes != parked.end()) {
       states[i] = ChunkState::kHost;
@@ -267,6 +273,7 @@ void Pager::adopt(std::uint64_t range, const std::map<std::size_t, HostSpan>& pa
   }
   ranges_.adopt(*claim);
   for (std::size_t i = 0; i < claim->count; ++i) settle(*claim, i, states[i]);
+  return lost;
 }
 
 // ---- aliases

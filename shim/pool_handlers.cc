@@ -10,11 +10,13 @@
 #include "shim/driver_scope.h"
 #include "shim/guarded.h"
 #include "shim/process.h"
+#include "shim/room.h"
 
 /// Stream-ordered allocation and memory pools (CUDA driver API reference, "Stream Ordered Memory
 /// Allocator"). Inside a capture an allocation is a node of the graph and stays the driver's; so do
 /// pools of host memory, of handle types that reach other machines, and of devices without virtual
-/// memory. Pools between processes: pool_share_handlers.cc.
+/// memory; and what other processes may import with --export=real. Pools between processes of the
+/// job: pool_share_handlers.cc.
 
 namespace plexrl::shim {
 namespace {
@@ -74,9 +76,24 @@ template <typename Call>
 CUresult allocate_async(interpose::Api api, CUdeviceptr* out, std::size_t bytes,
                         const CUmemoryPool* pool, CUstream stream, bool is_per_thread, Call call) {
   return guarded([&] {
+    // A pool of the driver's mostly gives out what it has already; where it needs more, neighbours
+    // are evicted for it (invariant 6).
+    bool lacks_room = false;
     const auto counted = [&](interpose::UnpageableKind kind) {
-      return count_call({api, kind, bytes, interpose_stream(stream, is_per_thread)}, call,
-                        [&] { return out == nullptr ? 0 : *out; });
+      const auto try_once = [&] {
+        lacks_room = false;
+        return count_call(
+            {api, kind, bytes, interpose_stream(stream, is_per_thread)},
+            [&] {
+              const CUresult allocated = call();
+              lacks_room = allocated == CUDA_ERROR_OUT_OF_MEMORY;
+              return allocated;
+            },
+            [&] { return *out; });
+      };
+      const CUresult result = try_once();
+      const auto current = lacks_room ? current_context() : std::nullopt;
+      return current ? with_room(current->device, try_once) : result;
     };
     // The driver knows the errors of bad arguments.
     if (out == nullptr || bytes == 0) return call();
@@ -164,7 +181,8 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) no
                              (poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE || is_shared);
     Process* const process = is_pageable ? Process::start() : nullptr;
     const CUdevice device = is_pageable ? poolProps->location.id : 0;
-    if (process == nullptr || process->devices.attach(device) != Devices::Attach::kAttached) {
+    if (process == nullptr || (is_shared && process->exports_are_real) ||
+        process->devices.attach(device) != Devices::Attach::kAttached) {
       return result;
     }
     const auto attached = process->devices.find(device);

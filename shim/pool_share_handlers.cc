@@ -40,7 +40,9 @@ CUresult export_pool(Process& process, CUmemoryPool pool, int* out) {
 /// The driver's handle of the new pool is of one that stays empty, as those of other pools of ours.
 CUresult import_pool(Process& process, const PoolName& name, CUmemoryPool* out) {
   if (name.job != process.client.job() || name.tag == 0) {
-    PLEXRL_WARN(kFile, "a memory pool of another job can't be imported");
+    PLEXRL_WARN(kFile,
+                "a memory pool of another job can't be imported (which its plexrl-run can export "
+                "to all, with --export=real)");
     return CUDA_ERROR_INVALID_VALUE;
   }
   const auto device = process.sharing.device_with(name.gpu);

@@ -117,6 +117,9 @@ Process* make_process() {
   }
   const std::string socket = path;
   auto process = std::make_unique<Process>(*identity, [socket] { return dial(socket.c_str()); });
+  const char* const exports = std::getenv("PLEXRL_EXPORT");
+  process->exports_are_real = exports != nullptr && std::strcmp(exports, "real") == 0;
+  ranges().set_whole_exports(process->exports_are_real);
   wire::Error why{};
   switch (join_patiently(*process, &why)) {
     case Client::Handshake::kNobody:
@@ -148,6 +151,7 @@ Process::Process(Identity identity, Client::Dial dial)
       sharing({client, devices, ranges(), pager, store, memory, &wake_agent}),
       ipc(sharing),
       vmm(pager, memory, sharing),
+      pins(ranges(), devices),
       keeper({client, devices, ranges(), pager, gate, activity(),
               [this] {
                 memory.release_deferred();
@@ -164,6 +168,16 @@ std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
   if (const auto found = memory.find(address)) return found;
   if (const auto found = pools.find(address)) return found;
   return ipc.find(address);
+}
+
+std::optional<Process::Backing> Process::backing(std::uint64_t address) {
+  if (const auto found = find(address)) {
+    return Backing{found->device, address, found->start, found->bytes};
+  }
+  const auto mapped = vmm.find(address);
+  const auto range = mapped ? vmm.range_of(mapped->handle) : std::nullopt;
+  if (!range) return std::nullopt;
+  return Backing{mapped->device, *range + (address - mapped->start), *range, mapped->bytes};
 }
 
 void Process::count_graph_memory() {

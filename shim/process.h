@@ -9,7 +9,9 @@
 #include "shim/ipc_mappings.h"
 #include "shim/lease_keeper.h"
 #include "shim/memory_report.h"
+#include "shim/multicast_binds.h"
 #include "shim/pager.h"
+#include "shim/pins.h"
 #include "shim/pools.h"
 #include "shim/sharing.h"
 #include "shim/slab_worker.h"
@@ -41,6 +43,15 @@ class Process {
   /// The allocation of ours that `address` lies in, of whatever kind.
   std::optional<DeviceMemory::Allocation> find(std::uint64_t address);
 
+  /// Where the pager has the memory that the job sees at `address`, in what way ever it got it.
+  struct Backing {
+    CUdevice device;
+    std::uint64_t address;
+    std::uint64_t start;  ///< of the allocation or mapping there
+    std::size_t bytes;
+  };
+  std::optional<Backing> backing(std::uint64_t address);
+
   Process(Identity identity, Client::Dial dial);
 
   /// Asks the manager once and, when admitted, becomes the shared process of this process, with its
@@ -51,6 +62,9 @@ class Process {
 
   /// Counts what the driver holds for nodes of graphs, which it takes and keeps by itself.
   void count_graph_memory();
+
+  /// --export=real: what the job exports are the driver's handles, for anybody. Set before use.
+  bool exports_are_real = false;
 
   Client client;
   Devices devices;
@@ -63,6 +77,8 @@ class Process {
   Sharing sharing;
   IpcMappings ipc;
   Vmm vmm;
+  Pins pins;
+  MulticastBinds multicast;
   LeaseKeeper keeper;
   MemoryReporter reporter;
   Agent agent;

@@ -103,6 +103,13 @@ struct Ours {
   }
   explicit operator bool() const { return allocation || mapped; }
   CUresult attribute(CUdeviceptr ptr, CUpointer_attribute which, void* data) const {
+    // The driver knows it, of memory that stays where it is since it was set.
+    if (which == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+      const auto memory = Process::started()->backing(ptr);
+      if (memory && ranges().is_pinned(memory->address)) {
+        return driver.cuPointerGetAttribute(data, which, ptr);
+      }
+    }
     return allocation ? attribute_of(*allocation, ptr, which, data)
                       : attribute_of(*mapped, ptr, which, data);
   }

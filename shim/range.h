@@ -26,6 +26,7 @@ enum class ChunkState : std::uint8_t {
   kResident,
   kHost,      ///< in `host`
   kRepeated,  ///< nowhere, because each of its words is `word`
+  kLost,      ///< it was another process's, which died with it: it is never backed again
   kMoving
 };
 
@@ -49,6 +50,9 @@ struct Chunk {
   bool is_repeated = false;      ///< while !written: each word is `word`
   std::uint32_t word = 0;
   std::uint64_t last_use = 0;  ///< larger is later; only the order means something
+  /// Imported: it has been mapped since, or its owner has said that it put it elsewhere.
+  bool is_known = false;
+  std::uint32_t pins = 0;  ///< holds that keep it in HBM; of RangeTable, under its lock
 };
 
 /// Who gives a range its physical memory.
@@ -75,6 +79,7 @@ struct Range {
   std::uint32_t owners = 1;      ///< processes that hold it
   bool is_shared_block = false;  ///< small allocations are inside
   bool is_hidden = false;        ///< freed by the job; stays as long as other processes have it
+  bool is_unsure = false;        ///< imported: what is mapped may not be what the owner has now
   std::uint64_t export_id = 0;   ///< its name to other processes; 0: none
   std::uint64_t identifier = 0;  ///< unique in this process, never reused
   std::vector<Chunk> chunks;
@@ -84,8 +89,9 @@ struct Range {
   std::vector<Alias> aliases;                     ///< likewise
   std::optional<CUmemAllocationProp> properties;  ///< as the job asked; none: the pager's usual
   // Of RangeTable, under its lock.
-  std::uint32_t claims = 0;  ///< chunks in state kMoving
-  bool doomed = false;       ///< freed while claimed: whoever settles the last claim releases it
+  const char* pin_reason = nullptr;  ///< of its first pin
+  std::uint32_t claims = 0;          ///< chunks in state kMoving
+  bool doomed = false;  ///< freed while claimed: whoever settles the last claim releases it
 };
 
 }  // namespace plexrl::shim

@@ -17,11 +17,8 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// What the job may export is one piece, because one descriptor names one piece; unless that would
-/// be too large a unit to move.
-bool is_one_piece(const Range& range) {
-  return range.properties && range.properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-         range.mapped_bytes <= kLargestPiece;
+bool may_be_exported(const Range& range) {
+  return range.properties && range.properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
 }
 
 bool is_missing(ChunkState state) {
@@ -51,6 +48,11 @@ void RangeTable::set_geometry(std::size_t chunk_bytes, std::size_t granularity) 
   const std::lock_guard lock(mutex_);
   granularity_ = std::max(granularity_, granularity);
   chunk_bytes_ = round_up(std::max(chunk_bytes, granularity_), granularity_);
+}
+
+void RangeTable::set_whole_exports(bool whole) {
+  const std::lock_guard lock(mutex_);
+  has_whole_exports_ = whole;
 }
 
 std::size_t RangeTable::mapped_size(std::size_t bytes) const {
@@ -84,7 +86,10 @@ CUresult RangeTable::reserve(CUdevice device, CUcontext context, std::size_t byt
   std::size_t unit = 0;
   {
     const std::lock_guard lock(mutex_);
-    unit = is_one_piece(*range) ? range->mapped_bytes : chunk_bytes_;
+    // One descriptor names one piece; unless that would be too large a unit to move.
+    const bool is_one_piece =
+        may_be_exported(*range) && (has_whole_exports_ || range->mapped_bytes <= kLargestPiece);
+    unit = is_one_piece ? range->mapped_bytes : chunk_bytes_;
   }
   return place(std::move(range), unit, out);
 }
@@ -175,16 +180,22 @@ std::vector<std::uint64_t> RangeTable::starts_on(CUdevice device) const {
   return starts;
 }
 
-std::unique_ptr<Range> RangeTable::remove(std::uint64_t start, std::size_t* freed_bytes) {
+std::unique_ptr<Range> RangeTable::remove(std::uint64_t start, std::size_t* freed_bytes,
+                                          std::size_t* pinned_bytes) {
   const std::lock_guard lock(mutex_);
   *freed_bytes = 0;
+  if (pinned_bytes != nullptr) *pinned_bytes = 0;
   const auto it = ranges_.find(start);
   if (it == ranges_.end()) return nullptr;
   std::unique_ptr<Range> range = std::move(it->second);
   ranges_.erase(it);
   *freed_bytes = range->mapped_bytes;
+  if (range->is_unsure) --unsure_;
   for (const Chunk& chunk : range->chunks) {
     bucket(totals_of(*range), chunk.state) -= chunk.bytes;
+    if (chunk.pins == 0) continue;
+    totals_of(*range).pinned -= chunk.bytes;
+    if (pinned_bytes != nullptr) *pinned_bytes += chunk.bytes;
   }
   if (range->claims == 0) return range;
   range->doomed = true;
@@ -225,7 +236,7 @@ std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::u
   for (auto& [start, range] : ranges_) {
     if (range->device != device || range->backing == Backing::kImported) continue;
     for (std::size_t i = 0; i < range->chunks.size(); ++i) {
-      if (range->chunks[i].state != ChunkState::kResident) continue;
+      if (range->chunks[i].state != ChunkState::kResident || range->chunks[i].pins != 0) continue;
       victims.push_back({range.get(), i, 1, {ChunkState::kResident}});
     }
   }
@@ -320,13 +331,65 @@ void RangeTable::adopt(const Claim& claim) {
   totals_of(range).moving += range.mapped_bytes;
 }
 
+void RangeTable::give_up_imports(bool given_up) {
+  const std::lock_guard lock(mutex_);
+  imports_given_up_ = given_up;
+}
+
 bool RangeTable::has_all_imports() const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, totals] : totals_) {
-    if (key.second != wire::MemoryKind::kIpc) continue;
-    if (totals.unbacked + totals.moving != 0) return false;
+  return std::none_of(totals_.begin(), totals_.end(), [&](const auto& one) {
+    return one.first.second == wire::MemoryKind::kIpc && lacks_imports(one.second);
+  });
+}
+
+bool RangeTable::lacks_imports(const Totals& totals) const {
+  return !imports_given_up_ && (unsure_ != 0 || totals.unbacked + totals.moving != 0);
+}
+
+void RangeTable::set_unsure(std::uint64_t start, bool is_unsure) {
+  const std::lock_guard lock(mutex_);
+  Range* const range = at(start);
+  if (range == nullptr || range->is_unsure == is_unsure) return;
+  range->is_unsure = is_unsure;
+  is_unsure ? ++unsure_ : --unsure_;
+}
+
+bool RangeTable::is_unsure(std::uint64_t start) const {
+  const std::lock_guard lock(mutex_);
+  const Range* const range = at(start);
+  return range != nullptr && range->is_unsure;
+}
+
+std::size_t RangeTable::give_up(std::uint64_t start) {
+  std::unique_lock lock(mutex_);
+  Range* range = at(start);
+  while (range != nullptr && range->claims != 0) {
+    settled_.wait(lock);
+    range = at(start);
   }
-  return true;
+  if (range == nullptr || range->backing != Backing::kImported) return 0;
+  std::size_t lost = 0;
+  for (Chunk& chunk : range->chunks) {
+    if (chunk.state == ChunkState::kUnbacked) move(*range, chunk, ChunkState::kLost);
+    if (chunk.state == ChunkState::kLost) lost += chunk.bytes;
+  }
+  return lost;
+}
+
+void RangeTable::forget_known(std::uint64_t start) {
+  const std::lock_guard lock(mutex_);
+  Range* const range = at(start);
+  if (range == nullptr) return;
+  for (Chunk& chunk : range->chunks) {
+    if (chunk.state != ChunkState::kResident) chunk.is_known = false;
+  }
+}
+
+void RangeTable::note_known(std::uint64_t start, std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  Range* const range = at(start);
+  if (range != nullptr && index < range->chunks.size()) range->chunks[index].is_known = true;
 }
 
 std::unique_ptr<Range> RangeTable::settle(const Claim& claim, std::size_t index, ChunkState state) {
@@ -335,7 +398,10 @@ std::unique_ptr<Range> RangeTable::settle(const Claim& claim, std::size_t index,
   Chunk& chunk = range.chunks[index];
   if (!range.doomed) {
     move(range, chunk, state);
-    if (state == ChunkState::kResident) chunk.last_use = ++clock_;
+    if (state == ChunkState::kResident) {
+      chunk.last_use = ++clock_;
+      chunk.is_known = true;
+    }
     return nullptr;
   }
   chunk.state = state;  // a doomed range is in no total
@@ -356,14 +422,19 @@ void RangeTable::note_gate_open() {
   }
 }
 
+Range* RangeTable::around(std::uint64_t address) const {
+  const auto it = ranges_.upper_bound(address);
+  if (it == ranges_.begin()) return nullptr;
+  Range& range = *std::prev(it)->second;
+  return address < range.start + range.mapped_bytes ? &range : nullptr;
+}
+
 void RangeTable::note_use(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
-  auto it = ranges_.upper_bound(address);
-  if (it == ranges_.begin()) return;
-  Range& range = *std::prev(it)->second;
-  if (address >= range.start + range.bytes) return;
+  Range* const range = around(address);
+  if (range == nullptr) return;
   ++clock_;
-  for (Chunk& chunk : range.chunks) chunk.last_use = clock_;
+  for (Chunk& chunk : range->chunks) chunk.last_use = clock_;
 }
 
 std::uint64_t& RangeTable::bucket(Totals& totals, ChunkState state) {
@@ -374,6 +445,8 @@ std::uint64_t& RangeTable::bucket(Totals& totals, ChunkState state) {
       return totals.host;
     case ChunkState::kMoving:
       return totals.moving;
+    case ChunkState::kLost:
+      return totals.lost;
     case ChunkState::kUnbacked:
     case ChunkState::kRepeated:
       break;
@@ -399,6 +472,8 @@ RangeTable::Totals RangeTable::totals(CUdevice device) const {
     sum.host += totals.host;
     sum.unbacked += totals.unbacked;
     sum.moving += totals.moving;
+    sum.pinned += totals.pinned;
+    sum.lost += totals.lost;
   }
   return sum;
 }
@@ -411,7 +486,7 @@ RangeTable::Totals RangeTable::totals(CUdevice device, wire::MemoryKind kind) co
 
 std::uint64_t RangeTable::charged_bytes(CUdevice device) const {
   const Totals sum = totals(device);
-  return sum.resident + sum.host + sum.unbacked + sum.moving;
+  return sum.resident + sum.host + sum.unbacked + sum.moving + sum.lost;
 }
 
 }  // namespace plexrl::shim

@@ -33,6 +33,8 @@ class RangeTable {
     std::uint64_t host = 0;
     std::uint64_t unbacked = 0;
     std::uint64_t moving = 0;
+    std::uint64_t pinned = 0;  ///< of the resident and the moving ones
+    std::uint64_t lost = 0;
   };
 
   /// Neighbouring chunks of one range, claimed by the caller.
@@ -58,6 +60,9 @@ class RangeTable {
 
   /// Sizes of chunks from now on: `chunk_bytes` for large ranges, a multiple of `granularity`.
   void set_geometry(std::size_t chunk_bytes, std::size_t granularity);
+  /// What the job may export is one chunk from now on, however large: one descriptor of the
+  /// driver's names one chunk.
+  void set_whole_exports(bool whole);
   std::size_t mapped_size(std::size_t bytes) const;
 
   /// Reserves addresses for `bytes`, unbacked. The result lives until `remove`. `context` is null
@@ -88,10 +93,11 @@ class RangeTable {
   std::vector<std::uint64_t> starts_of(CUcontext context) const;
   std::vector<std::uint64_t> starts_on(CUdevice device) const;
 
-  /// Takes the range that begins at `start` out. `*freed_bytes` is its charge. Returns it for
-  /// release by the caller; null when no range begins there, or while claims are out (it is doomed
-  /// then).
-  std::unique_ptr<Range> remove(std::uint64_t start, std::size_t* freed_bytes);
+  /// Takes the range that begins at `start` out. `*freed_bytes` is its charge, `*pinned_bytes` what
+  /// of it was pinned. Returns it for release by the caller; null when no range begins there, or
+  /// while claims are out (it is doomed then).
+  std::unique_ptr<Range> remove(std::uint64_t start, std::size_t* freed_bytes,
+                                std::size_t* pinned_bytes = nullptr);
 
   /// After a removed range is unmapped: its addresses may be used again.
   void return_addresses(const Range& range);
@@ -119,10 +125,34 @@ class RangeTable {
   /// First and number of the next run of chunks without memory, at most `most`.
   std::optional<std::pair<std::size_t, std::size_t>> unbacked_run(std::uint64_t start,
                                                                   std::size_t most) const;
+  // Memory that others than this process's gated calls read or write. The caller is inside an open
+  // gate, so that the chunks are in HBM.
+  /// Keeps the chunks behind the bytes in HBM until as many `unpin` or the range's end. `*fresh` is
+  /// the sum of those that were not pinned before. `reason` must live for ever. False: they are not
+  /// all chunks of one own range.
+  bool pin(std::uint64_t address, std::size_t bytes, const char* reason, std::uint64_t* fresh);
+  /// Returns the sum of the chunks that are not pinned any more.
+  std::uint64_t unpin(std::uint64_t address, std::size_t bytes);
+  bool is_pinned(std::uint64_t address) const;
+  /// Of the pinned ranges of `device`, each once.
+  std::vector<const char*> pin_reasons(CUdevice device) const;
+
   /// An imported range, all of it claimed, becomes our own.
   void adopt(const Claim& claim);
   /// Whether every chunk that other processes own is mapped here.
   bool has_all_imports() const;
+  /// While it is unsure whether an imported range is mapped as its owner has it, no gate opens.
+  void set_unsure(std::uint64_t start, bool is_unsure);
+  bool is_unsure(std::uint64_t start) const;
+  /// What is not mapped of an imported range is lost. Returns how many bytes are. Waits for the
+  /// moves in flight.
+  std::size_t give_up(std::uint64_t start);
+  /// The owner of the imported chunk has said what became of it.
+  void note_known(std::uint64_t start, std::size_t index);
+  /// What was known of the chunks that are not mapped is old.
+  void forget_known(std::uint64_t start);
+  /// What is not mapped of them never will be, and nothing waits for it any more. (False: tests.)
+  void give_up_imports(bool given_up = true);
 
   /// Ends a claim on one chunk. Returns the range if it was doomed and this was the last claim.
   [[nodiscard]] std::unique_ptr<Range> settle(const Claim& claim, std::size_t index,
@@ -134,7 +164,10 @@ class RangeTable {
   bool when_complete(Then then) {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, totals] : totals_) {
-      if (totals.unbacked + totals.host + totals.moving != 0) return false;
+      const bool is_missing = key.second == wire::MemoryKind::kIpc
+                                  ? lacks_imports(totals)
+                                  : totals.unbacked + totals.host + totals.moving != 0;
+      if (is_missing) return false;
     }
     then();
     return true;
@@ -155,12 +188,17 @@ class RangeTable {
   void move(Range& range, Chunk& chunk, ChunkState to);
   CUresult grow(std::size_t bytes);
   CUresult place(std::unique_ptr<Range> range, std::size_t chunk_bytes, Range** out);
+  bool lacks_imports(const Totals& totals) const;
   Range* at(std::uint64_t start) const;
+  Range* around(std::uint64_t address) const;
 
   mutable std::mutex mutex_;
   std::condition_variable settled_;  ///< a range has no claims any more
   std::size_t chunk_bytes_ = std::size_t{32} << 20;
   std::size_t granularity_ = std::size_t{2} << 20;
+  bool has_whole_exports_ = false;
+  bool imports_given_up_ = false;
+  std::size_t unsure_ = 0;  ///< ranges
   VaArena arena_;
   std::map<std::uint64_t, std::unique_ptr<Range>> ranges_;
   std::vector<std::unique_ptr<Range>> doomed_;

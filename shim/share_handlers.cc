@@ -1,15 +1,53 @@
+#include <atomic>
+
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
 #include "shim/capability.h"
 #include "shim/counted.h"
+#include "shim/gate.h"
 #include "shim/guarded.h"
+#include "shim/log.h"
 #include "shim/process.h"
 
 /// Memory between processes: legacy cuIpc* handles and descriptors of cuMemExportToShareableHandle.
 /// Within the job both are capabilities (capability.h); what comes from elsewhere is the driver's.
+/// With --export=real descriptors are the driver's, for any process.
 
 namespace plexrl::shim {
 namespace {
+
+/// --export=real: the driver's own descriptor, of memory that stays in HBM from now on.
+CUresult export_real(Process& process, CUmemGenericAllocationHandle handle, std::uint64_t range,
+                     CUdevice device, void* out) {
+  const auto layout = ranges().layout(range);
+  if (!layout || layout->chunks != 1) return CUDA_ERROR_NOT_SUPPORTED;
+  gate.enter_host();
+  const Pins::Hold held =
+      process.pins.hold(device, range, layout->bytes, "exported to any process (--export=real)");
+  CUresult result =
+      held == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+  if (held == Pins::Hold::kHeld) {
+    const auto exported = process.vmm.with_real_handles(
+        handle, [&](std::size_t, std::size_t, CUmemGenericAllocationHandle real) {
+          return driver.cuMemExportToShareableHandle(out, real,
+                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        });
+    result = exported ? *exported : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS) process.pins.let_go(device, range, layout->bytes);
+  }
+  gate.leave();
+  process.agent.notify();
+  return result;
+}
+
+/// Legacy handles are of memory of cuMemAlloc, which is ours: the driver has none to give.
+void say_legacy_stays_inside() {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  log_user(
+      "handles of cuIpcGetMemHandle stay within the job, with --export=real too; other processes "
+      "can open descriptors of cuMemExportToShareableHandle and of memory pools");
+}
 
 CUresult get_handle(CUipcMemHandle* out, CUdeviceptr address) {
   Process* const process = Process::started();
@@ -20,6 +58,7 @@ CUresult get_handle(CUipcMemHandle* out, CUdeviceptr address) {
   const auto range = ranges().describe(address);
   auto capability = range ? process->sharing.offer(range->start) : std::nullopt;
   if (!capability) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (process->exports_are_real) say_legacy_stays_inside();
   capability->offset = allocation->start - range->start;
   capability->bytes = allocation->bytes;
   *out = to_handle(*capability);
@@ -107,6 +146,9 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
         handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !properties ||
         (properties->requestedHandleTypes & handleType) == 0) {
       return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (process->exports_are_real) {
+      return export_real(*process, handle, *range, properties->location.id, shareableHandle);
     }
     const auto capability = process->sharing.offer(*range);
     ScopedFd fd = capability ? to_descriptor(*capability) : ScopedFd{};

@@ -5,6 +5,7 @@
 #include "interpose/driver.h"
 #include "shim/boottime.h"
 #include "shim/driver_scope.h"
+#include "shim/fault_points.h"
 #include "shim/gate.h"
 #include "shim/log.h"
 
@@ -14,6 +15,13 @@ namespace {
 constexpr const char* kFile = "sharing";
 /// A question that got no answer is asked again: the owner may have had to drop it.
 constexpr std::uint64_t kAskAgainNs = 100'000'000;
+
+void say_lost(std::size_t bytes) {
+  log_user(
+      "%zu bytes of memory of another process are lost: it died before this one had them. To use "
+      "them is an error",
+      bytes);
+}
 
 }  // namespace
 
@@ -53,6 +61,7 @@ std::optional<Capability> Sharing::offer(std::uint64_t range) {
   if (answer == nullptr || answer->type != wire::Type::kExported) return std::nullopt;
   const auto* const exported = answer->as<wire::Exported>();
   if (exported == nullptr || exported->id == 0) return std::nullopt;
+  PLEXRL_FAULT_POINT("export.named");
   what.id = exported->id;
   what.tag = exported->tag;
   {
@@ -132,7 +141,14 @@ CUresult Sharing::import(const Capability& capability, CUdevice access, Imported
   const auto* const imported = answer != nullptr && answer->type == wire::Type::kImported
                                    ? answer->as<wire::Imported>()
                                    : nullptr;
-  if (imported == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (imported == nullptr) {
+    PLEXRL_WARN(kFile,
+                "memory id=%lu can't be opened: it has been freed or is another job's (which its "
+                "plexrl-run can export to all, with --export=real)",
+                static_cast<unsigned long>(capability.id));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  PLEXRL_FAULT_POINT("import.known");
   const auto device = device_with(imported->uuid);
   if (!device || parts_.devices.attach(*device) != Devices::Attach::kAttached) {
     parts_.client.connection().send(wire::Type::kImportClosed, wire::ExportRef{name.id});
@@ -214,6 +230,12 @@ void Sharing::handle(Packet& packet) {
       break;
     case wire::Type::kExportUnused:
       if (const auto* unused = packet.as<wire::ExportRef>()) on_unused(unused->id);
+      break;
+    case wire::Type::kOwnerBack:
+      if (const auto* back = packet.as<wire::ExportRef>()) on_owner_back(back->id);
+      break;
+    case wire::Type::kSharesTold:
+      on_all_told();
       break;
     default:
       break;
@@ -298,6 +320,7 @@ bool Sharing::serve(const wire::Handles& fetch) {
                 static_cast<unsigned long>(fetch.id), static_cast<int>(result));
     return true;
   }
+  PLEXRL_FAULT_POINT("export.handed_out");
   int raw[wire::kMaxPacketFds] = {};
   for (std::size_t i = 0; i < fds.size(); ++i) raw[i] = fds[i].get();
   parts_.client.connection().send_with_fds(wire::Type::kHandles, &fetch, sizeof fetch, raw,
@@ -319,7 +342,9 @@ void Sharing::on_handles(Packet& packet, const wire::Handles& handles) {
   for (std::uint32_t i = 0; i < handles.count; ++i) {
     if (!packet.fds[i].valid()) continue;
     const auto claim = parts_.ranges.claim_one(range, handles.first + i);
-    if (claim) parts_.pager.map_imported(*claim, packet.fds[i].get());
+    if (claim && parts_.pager.map_imported(*claim, packet.fds[i].get())) {
+      PLEXRL_FAULT_POINT("import.mapped");
+    }
   }
 }
 
@@ -353,7 +378,17 @@ void Sharing::on_parked(Packet& packet, const wire::Parked& parked) {
   }
   const auto layout = parts_.ranges.layout(range);
   if (!layout || parked.chunk >= layout->chunks) return;
-  if (!slab.fd.valid()) return parts_.pager.unmap_imported(range, parked.chunk, 1);
+  if (parked.is_lost != 0) {
+    if (const auto claim = parts_.ranges.claim_one(range, parked.chunk)) {
+      say_lost(claim->bytes());
+      parts_.pager.give_up(*claim);
+    }
+    return;
+  }
+  if (!slab.fd.valid()) {  // else it is the heir of a dead owner that is told
+    parts_.ranges.note_known(range, parked.chunk);
+    return parts_.pager.unmap_imported(range, parked.chunk, 1);
+  }
   const std::size_t at = parked.chunk * layout->chunk_bytes;
   const std::size_t bytes = std::min(layout->chunk_bytes, layout->bytes - at);
   if (parked.offset > slab.bytes || bytes > slab.bytes - parked.offset) return;
@@ -371,14 +406,22 @@ void Sharing::on_owner_gone(const wire::OwnerGone& gone) {
     const auto it = imports_.find(gone.id);
     if (it == imports_.end()) return;
     it->second.asked_ns = 0;
-    if (gone.is_heir != 0) it->second.is_own = true;
     import = it->second;
   }
   if (gone.is_heir == 0) {
     // While the gate is open all of it is mapped and stays so; otherwise the heir has it afresh.
     const auto all = parts_.ranges.layout(import.range);
     if (all && !gate.is_open()) parts_.pager.unmap_imported(import.range, 0, all->chunks);
+    parts_.ranges.forget_known(import.range);
+    parts_.ranges.set_unsure(import.range, false);
     return;
+  }
+  if (import.is_own || (gone.rest_is_lost != 0 && !can_inherit(import))) return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = imports_.find(gone.id);
+    if (it == imports_.end()) return;  // closed meanwhile
+    it->second.is_own = true;
   }
   PLEXRL_INFO(kFile, "inherited memory id=%lu bytes=%zu", static_cast<unsigned long>(gone.id),
               import.bytes);
@@ -394,10 +437,22 @@ void Sharing::on_owner_gone(const wire::OwnerGone& gone) {
   // It was in the promise as the dead one's; the manager says no only if others were faster, and
   // then the memory is there all the same.
   parts_.devices.charge(import.device, import.bytes, false);
-  parts_.pager.adopt(import.range, parked);
+  const std::vector<std::size_t> lost = parts_.pager.adopt(import.range, parked);
+  for (const std::size_t chunk : lost) {
+    say_lost(std::min(layout->chunk_bytes, layout->bytes - chunk * layout->chunk_bytes));
+    wire::Parked gone_for_good{};
+    gone_for_good.id = gone.id;
+    gone_for_good.chunk = static_cast<std::uint32_t>(chunk);
+    gone_for_good.is_lost = 1;
+    parts_.client.connection().send(wire::Type::kParked, gone_for_good);
+  }
   parts_.ranges.set_export(import.range, gone.id);
-  const std::lock_guard lock(mutex_);
-  offered_[gone.id] = {import.range, what, false};
+  {
+    const std::lock_guard lock(mutex_);
+    offered_[gone.id] = {import.range, what, false};
+  }
+  parts_.ranges.set_unsure(import.range, false);
+  if (gone.rest_is_lost != 0) parts_.client.connection().send(wire::Type::kExport, what);
 }
 
 void Sharing::connected(bool at_rest) {
@@ -406,9 +461,7 @@ void Sharing::connected(bool at_rest) {
   std::vector<std::uint64_t> ranges;
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [id, one] : offered_) {
-      if (!one.is_ended) offered.push_back(one.what);
-    }
+    for (auto& [id, one] : offered_) offered.push_back(one.what);
     for (auto& [id, one] : imports_) {
       one.asked_ns = 0;
       if (one.is_own) continue;
@@ -416,17 +469,54 @@ void Sharing::connected(bool at_rest) {
       if (at_rest) ranges.push_back(one.range);
     }
   }
-  for (const std::uint64_t range : ranges) {
-    if (const auto layout = parts_.ranges.layout(range)) {
-      parts_.pager.unmap_imported(range, 0, layout->chunks);
-    }
-  }
+  for (const std::uint64_t range : ranges) parts_.ranges.set_unsure(range, true);
   for (const wire::Export& what : offered) {
     parts_.client.connection().send(wire::Type::kExport, what);
   }
   for (const wire::Import& name : imports) {
     parts_.client.connection().send(wire::Type::kImport, name);
   }
+  parts_.client.connection().send(wire::Type::kSharesTold, nullptr, 0, 0);
+}
+
+void Sharing::on_owner_back(std::uint64_t id) {
+  std::uint64_t range = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = imports_.find(id);
+    if (it == imports_.end() || it->second.is_own) return;
+    it->second.asked_ns = 0;
+    range = it->second.range;
+  }
+  if (!parts_.ranges.is_unsure(range)) return;
+  if (const auto layout = parts_.ranges.layout(range)) {
+    parts_.pager.unmap_imported(range, 0, layout->chunks);
+  }
+  parts_.ranges.forget_known(range);
+  parts_.ranges.set_unsure(range, false);
+}
+
+/// What the job has freed meanwhile could not be said to end before all importers had come back.
+void Sharing::on_all_told() {
+  std::vector<std::uint64_t> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, one] : offered_) {
+      if (one.is_ended) ended.push_back(id);
+    }
+  }
+  for (const std::uint64_t id : ended) {
+    parts_.client.connection().send(wire::Type::kExportEnded, wire::ExportRef{id});
+  }
+}
+
+bool Sharing::can_inherit(const Import& import) {
+  const std::size_t lost = parts_.ranges.give_up(import.range);
+  if (lost == 0) return true;
+  parts_.ranges.set_unsure(import.range, false);
+  say_lost(lost);
+  parts_.client.connection().send(wire::Type::kImportClosed, wire::ExportRef{import.name.id});
+  return false;
 }
 
 }  // namespace plexrl::shim

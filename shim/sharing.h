@@ -86,7 +86,8 @@ class Sharing {
   /// many ns there is something to do again.
   std::uint64_t step(bool has_lease);
   /// After a restart of the manager, which has forgotten who shares what. `at_rest`: there is no
-  /// lease; it may not have passed on that an owner has evicted something.
+  /// lease; it may not have passed on that an owner has evicted something, so no gate opens before
+  /// it has found the owner, or that there is none any more.
   void connected(bool at_rest);
 
  private:
@@ -108,6 +109,10 @@ class Sharing {
   void on_handles(Packet& packet, const wire::Handles& handles);
   void on_parked(Packet& packet, const wire::Parked& parked);
   void on_owner_gone(const wire::OwnerGone& gone);
+  void on_owner_back(std::uint64_t id);
+  void on_all_told();
+  /// Whether all of an import whose owner died unseen is mapped here; if not it is given up.
+  bool can_inherit(const Import& import);
   void on_unused(std::uint64_t id);
   bool serve(const wire::Handles& fetch);
 

@@ -1,10 +1,6 @@
-#include <algorithm>
-#include <utility>
-
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
 #include "shim/counted.h"
-#include "shim/gate.h"
 #include "shim/guarded.h"
 #include "shim/process.h"
 
@@ -47,19 +43,6 @@ bool has_good_size(std::size_t bytes, const CUmemAllocationProp* properties) {
          driver.cuMemGetAllocationGranularity(&unit, properties,
                                               CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
          unit != 0 && bytes % unit == 0;
-}
-
-/// Makes `use` with the driver's own handles of memory of ours, which whoever has them reads and
-/// writes without our knowing: from then on the process keeps the GPU.
-std::optional<CUresult> give_out(CUmemGenericAllocationHandle handle, const char* reason,
-                                 const Vmm::Use& use) {
-  Process* const process = Process::started();
-  if (process == nullptr || !process->vmm.is_ours(handle)) return std::nullopt;
-  note_exclusive(reason);
-  gate.enter_host();
-  const auto result = process->vmm.with_real_handles(handle, use);
-  gate.leave();
-  return result;
 }
 
 }  // namespace
@@ -194,39 +177,6 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
       }
     }
     return driver.cuMemGetAllocationPropertiesFromHandle(prop, handle);
-  });
-}
-
-CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
-                            unsigned long long flags) noexcept {
-  return guarded([&] {
-    const auto bound =
-        give_out(memHandle, "device memory bound to a multicast object",
-                 [&](std::size_t offset, std::size_t bytes, CUmemGenericAllocationHandle real) {
-                   const std::size_t first = std::max(offset, memOffset);
-                   const std::size_t end = std::min(offset + bytes, memOffset + size);
-                   if (first >= end) return CUDA_SUCCESS;
-                   return driver.cuMulticastBindMem(mcHandle, mcOffset + first - memOffset, real,
-                                                    first - offset, end - first, flags);
-                 });
-    return bound ? *bound
-                 : driver.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
-  });
-}
-
-CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                             CUdeviceptr memptr, size_t size, unsigned long long flags) noexcept {
-  return guarded([&] {
-    Process* const process = Process::started();
-    if (process == nullptr || !process->vmm.find(memptr)) {
-      return driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    }
-    note_exclusive("device memory bound to a multicast object");
-    gate.enter_host();
-    const CUresult result = driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    gate.leave();
-    return result;
   });
 }
 

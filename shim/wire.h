@@ -81,6 +81,8 @@ enum class Type : std::uint16_t {
   kResumeState,  ///< ResumeState: after kHello with kHelloResume, one per GPU, before anything else
   kExiting,  ///< no body: goes to the front; a process entered exit, plexrl-run's job got SIGTERM
   kKinds,    ///< Kinds, no answer; what is pageable by kind, sent with kMemoryReport
+  kPin,  ///< Charge     -> kCharged; bytes that are charged already have to stay in HBM from now
+         ///< on (unpageable 1), or need not any more (0)
   // Device memory shared between processes of a job (nodemgr/exports.h says how it goes).
   kExport = 0x280,  ///< Export      -> kExported: other processes may ask for this memory
   kExported,        ///< Exported
@@ -95,6 +97,11 @@ enum class Type : std::uint16_t {
   kParked,  ///< Parked, owner -> manager -> importers, no answer: the chunk has been evicted, they
             ///< let it go; with the slab's fd manager -> heir of a dead owner: it is there
   kOwnerGone,  ///< OwnerGone, manager -> importer: the owner is dead
+  // After a restart of the manager, to which kExport and kImport (request 0) are said again.
+  kSharesTold,  ///< no body, process -> manager: it has said all of them; manager -> process: all
+                ///< processes of the job have
+  kOwnerBack,  ///< ExportRef, manager -> importer: the owner is there; it may have evicted what the
+               ///< importer has mapped, which was not passed on
   // Leases.
   kWantLease = 0x300,  ///< WantLease: a thread waits at the gate (sent once until granted)
   kGrant,              ///< Grant
@@ -175,7 +182,7 @@ enum ErrorCode : std::uint32_t {
 enum JobFlags : std::uint32_t {
   kJobNoWait = 1u << 0,      ///< refuse instead of queueing
   kJobCheckpoint = 1u << 1,  ///< --evict=checkpoint (reserved)
-  kJobExportReal = 1u << 2,  ///< --export=real (reserved)
+  kJobExportReal = 1u << 2,  ///< --export=real; told only: the shim does what it says
 };
 
 struct JobSubmit {
@@ -353,8 +360,8 @@ struct ExportRef {
 struct Parked {
   std::uint64_t id;
   std::uint32_t chunk;
-  std::uint32_t reserved;
-  std::uint64_t slab;  ///< 0: it has no bytes any more
+  std::uint32_t is_lost;  ///< 1: an earlier owner died with it, and nobody will ever hand it out
+  std::uint64_t slab;     ///< 0: it has no bytes any more
   std::uint64_t slab_bytes;
   std::uint64_t offset;  ///< in the slab
 };
@@ -362,7 +369,9 @@ struct OwnerGone {
   std::uint64_t id;
   std::uint32_t
       is_heir;  ///< 1: this importer is the owner now; what was parked has been sent before
-  std::uint32_t reserved;
+  /// 1: it died while there was no manager, and nobody knows where parked bytes are. The importer
+  /// is the owner if it has all of it mapped, and says kExport; else it says kImportClosed.
+  std::uint32_t rest_is_lost;
 };
 
 struct SlabRequest {

@@ -38,7 +38,7 @@ def run(sandbox, program, options):
     memory["PLEXRL_TEST_PEER"] = sandbox.peer_file
     # A preload that is put to the test (--prefix) is the program's only: its neighbour keeps to its leases.
     antagonist = sandbox.shared([programs / "antagonist"], "antagonist", prefix=sandbox.build, **memory)
-    shared = sandbox.wait_beside(sandbox.shared(command(sandbox, options), "program", **memory), antagonist)
+    shared = sandbox.wait_beside(sandbox.shared(command(sandbox, options), "program", options.run_option, **memory), antagonist)
     sandbox.stop_antagonist()
     sandbox.wait(antagonist)
     sandbox.stop_manager()
@@ -88,6 +88,7 @@ def main():
     parser.add_argument("--antagonist", type=int, default=48, help="MiB that the antagonist rewrites")
     parser.add_argument("--evictions", type=int, help="at least as many evictions and restores must be seen; else one for each pause")
     parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--run-option", action="append", default=[], help="for the program's plexrl-run")
     parser.add_argument("--preload", metavar="first|behind:NAME", help="another library to preload, as find_library(NAME) has it")
     options = parser.parse_args()
     if options.preload and ctypes.util.find_library(options.preload.split(":")[1]) is None:

@@ -21,7 +21,7 @@ Example:
   plexrl-run --name ppo --memory 40GiB -- python train.py --steps 1000
 
 Environment: PLEXRL_SOCKET (the node manager's socket), PLEXRL_SIMGPU, PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY,
-PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's shim says on stderr).
+PLEXRL_EXPORT, PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's shim says on stderr).
 )";
 
 /// Options as text, before they are checked.
@@ -54,9 +54,6 @@ std::optional<std::string> unbuilt(const RawOptions& raw) {
   if (raw.evict == "checkpoint") {
     return "--evict=checkpoint: driver checkpointing is not built yet; use --evict=page";
   }
-  if (raw.export_kind == "real") {
-    return "--export=real: is not built yet; use --export=job";
-  }
   return std::nullopt;
 }
 
@@ -87,7 +84,8 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
       ->check(CLI::IsMember({"page", "checkpoint"}))
       ->type_name("HOW");
   app.add_option("--export", raw.export_kind,
-                 "what exported memory handles are: job (default); real is not built yet")
+                 "who can open memory that the job exports: job, its own processes (default); "
+                 "real, any process, and the memory stays on the GPU")
       ->check(CLI::IsMember({"job", "real"}))
       ->type_name("KIND");
   app.add_flag("--simgpu", raw.simgpu,
@@ -140,6 +138,10 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
   if (!raw.priority.empty() && !read_priority(raw.priority, &options.priority)) {
     return "--priority " + raw.priority + ": give a number from 0 to 100";
   }
+  if (raw.export_kind != "job" && raw.export_kind != "real") {  // the environment's
+    return "PLEXRL_EXPORT=" + raw.export_kind + ": give job or real";
+  }
+  options.exports_are_real = raw.export_kind == "real";
   if (options.name.empty()) options.name = base_name(options.command.front());
   if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
     return "--name: '" + options.name + "' is longer than 63 bytes";
@@ -170,7 +172,10 @@ std::optional<std::string> take_environment(const cli::Env& env, Options& option
     }
   }
   const bool inside_a_job = !value_of("PLEXRL_JOB_ID").empty();
-  if (!inside_a_job) raw.memory = value_of("PLEXRL_MEMORY");
+  if (!inside_a_job) {
+    raw.memory = value_of("PLEXRL_MEMORY");
+    if (const std::string kind = value_of("PLEXRL_EXPORT"); !kind.empty()) raw.export_kind = kind;
+  }
   if (const char* spec = env("PLEXRL_SIMGPU")) options.simgpu = spec;
   return std::nullopt;
 }

@@ -21,6 +21,7 @@ struct Options {
   bool no_wait = false;
   bool require = false;
   bool join = false;
+  bool exports_are_real = false;
   std::optional<std::string> simgpu;  ///< the specification; set but empty: a default device
   std::vector<std::string> command;   ///< never empty
 };
@@ -33,8 +34,8 @@ struct Stop {
 };
 
 /// Reads the command line. `env` gives the defaults PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY
-/// (not inside another job, where they describe that job) and PLEXRL_SIMGPU. Wrong usage is a Stop
-/// with status 125, as docs/contract.md says for plexrl-run.
+/// and PLEXRL_EXPORT (not inside another job, where the last two describe that job) and
+/// PLEXRL_SIMGPU. Wrong usage is a Stop with status 125, as docs/contract.md says for plexrl-run.
 std::variant<Options, Stop> parse_options(int argc, const char* const* argv, const cli::Env& env);
 
 }  // namespace plexrl::run

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace plexrl::integration {
 
@@ -38,6 +39,40 @@ class Channel {
     return channel;
   }
 
+  /// The same, of a child that is not part of this job, if this is one: its environment says
+  /// nothing of it, and its work is not in the device log. `plexrl_run`: that program starts the
+  /// child, so that it is in a job of its own.
+  static Channel to_stranger(const char* role, const char* plexrl_run = nullptr) {
+    int ends[2];
+    require(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0, "socketpair");
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(ends[0]);
+      leave_job();
+      char number[16];
+      std::snprintf(number, sizeof number, "%d", ends[1]);
+      char program[4096] = {};
+      require(readlink("/proc/self/exe", program, sizeof program - 1) > 0, "readlink");
+      if (plexrl_run != nullptr) {
+        execl(plexrl_run, plexrl_run, "--require", "--", program, role, number,
+              static_cast<char*>(nullptr));
+      }
+      execl(program, program, role, number, static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    close(ends[1]);
+    Channel channel(ends[0]);
+    channel.child_ = child;
+    return channel;
+  }
+  /// What is sent is lost.
+  static Channel to_nobody() {
+    int ends[2];
+    require(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0, "socketpair");
+    return Channel(ends[0]);
+  }
+
   template <typename T>
   void send(const T& value) {
     require(write(fd_, &value, sizeof value) == static_cast<ssize_t>(sizeof value), "send");
@@ -59,8 +94,14 @@ class Channel {
     require(sendmsg(fd_, &message, 0) == 1, "send_fd");
   }
   int receive_fd() {
+    const int fd = try_receive_fd();
+    require(fd >= 0, "receive_fd");
+    return fd;
+  }
+  /// -1: the other side has ended.
+  int try_receive_fd() {
     msghdr message = with_control();
-    require(recvmsg(fd_, &message, MSG_CMSG_CLOEXEC) == 1, "receive_fd");
+    if (recvmsg(fd_, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
     cmsghdr* part = CMSG_FIRSTHDR(&message);
     require(part != nullptr, "receive_fd");
     int fd;
@@ -75,6 +116,12 @@ class Channel {
   }
   void wait() { receive<char>(); }
 
+  pid_t child() const { return child_; }
+  /// The child dies by itself.
+  void wait_for_end() {
+    int status;
+    require(waitpid(child_, &status, 0) == child_, "waitpid");
+  }
   void kill_child() {
     require(kill(child_, SIGKILL) == 0, "kill");
     int status;
@@ -87,6 +134,20 @@ class Channel {
 
  private:
   explicit Channel(int fd) : fd_(fd) {}
+
+  static void leave_job() {
+    for (const char* name : {"LD_PRELOAD", "PLEXRL_JOB_ID", "PLEXRL_JOB_SECRET", "PLEXRL_JOB_NAME",
+                             "PLEXRL_MEMORY", "PLEXRL_EXPORT", "PLEXRL_TEST_PEER"}) {
+      unsetenv(name);
+    }
+    const char* const spec = getenv("PLEXRL_SIMGPU");
+    if (spec == nullptr) return;
+    std::string rest = spec;
+    const std::size_t log = rest.find("log=");
+    if (log == std::string::npos) return;
+    rest.erase(log, rest.find(',', log) - log);
+    setenv("PLEXRL_SIMGPU", rest.c_str(), 1);
+  }
 
   static void require(bool done, const char* what) {
     if (done) return;

@@ -114,6 +114,23 @@ TEST_F(LedgerTest, UnpageableBytesMustLeaveOtherPromisesGood) {
   EXPECT_TRUE(ledger.charge(kOne, 0, 300, false));
 }
 
+TEST_F(LedgerTest, PinnedBytesAreChargedOnceAndMustLeaveOtherPromisesGood) {
+  ledger.admit(kA, 1, 600);
+  ledger.admit(kB, 1, 600);
+  ledger.attach(kOne, kA, 0, 0);
+  EXPECT_TRUE(ledger.charge(kOne, 0, 500, false));
+  EXPECT_FALSE(ledger.pin(kOne, 0, 501)) << "more than is charged";
+  EXPECT_FALSE(ledger.pin(kOne, 0, 301)) << "B would not fit any more";
+  EXPECT_TRUE(ledger.pin(kOne, 0, 300));
+  EXPECT_EQ(ledger.used(kA, 0), 500u);
+  EXPECT_EQ(ledger.unpageable(kOne, 0), 300u);
+  EXPECT_FALSE(ledger.charge(kOne, 0, 1, true));
+  ledger.unpin(kOne, 0, 1000);
+  EXPECT_EQ(ledger.pageable(kOne, 0), 500u);
+  EXPECT_EQ(ledger.unpageable(kOne, 0), 0u);
+  EXPECT_FALSE(ledger.pin(kTwo, 0, 1)) << "nobody";
+}
+
 TEST_F(LedgerTest, AMeasuredProcessTakesWhatWasMeasured) {
   ledger.admit(kA, 1, 850);
   ledger.attach(kOne, kA, 0, 10);
@@ -131,6 +148,8 @@ TEST_F(LedgerTest, TheEndOfAProcessGivesBackAllItHad) {
 }
 
 TEST_F(LedgerTest, WhateverIsAdmittedAndChargedEveryPromiseCanBeMet) {
+  constexpr std::uint64_t kHostBudget = 900;
+  ledger.set_host_budget(kHostBudget);
   std::mt19937_64 rng(7);
   std::map<JobKey, SessionKey> jobs;
   JobKey next = 100;
@@ -146,7 +165,7 @@ TEST_F(LedgerTest, WhateverIsAdmittedAndChargedEveryPromiseCanBeMet) {
       }
     } else if (!jobs.empty()) {
       auto it = std::next(jobs.begin(), static_cast<long>(rng() % jobs.size()));
-      switch (rng() % 4) {
+      switch (rng() % 6) {
         case 0:
           ledger.detach(it->second);
           ledger.release(it->first);
@@ -155,12 +174,25 @@ TEST_F(LedgerTest, WhateverIsAdmittedAndChargedEveryPromiseCanBeMet) {
         case 1:
           ledger.uncharge(it->second, 0, bytes, rng() % 2 == 0);
           break;
+        case 2:
+          ledger.pin(it->second, 0, bytes);
+          break;
+        case 3:
+          ledger.unpin(it->second, 0, bytes);
+          break;
         default:
           ledger.charge(it->second, 0, bytes, rng() % 2 == 0);
       }
     }
     std::uint64_t fixed = 0;
-    for (auto [job, session] : jobs) fixed += ledger.unpageable(session, 0) + 50;
+    std::uint64_t promises = 0;
+    for (auto [job, session] : jobs) {
+      fixed += ledger.unpageable(session, 0) + 50;
+      promises += ledger.promised(job, 0);
+    }
+    // All promises full: what HBM does not hold has room on the host.
+    ASSERT_LE(promises, 1000u + kHostBudget) << "step " << i;
+    ASSERT_LE(ledger.host_needed(), kHostBudget) << "step " << i;
     for (auto [job, session] : jobs) {
       std::uint64_t own = ledger.unpageable(session, 0);
       ASSERT_LE(ledger.promised(job, 0) + fixed - own, 1000u) << "step " << i;

@@ -64,6 +64,9 @@ class FakeDriver {
   mutable std::recursive_mutex mutex;
   std::size_t hbm_bytes;
   std::size_t used = 0;
+  std::map<std::uint64_t, int> imported;  ///< releases that a handle takes more than its first
+  /// What is bound to multicast objects: object and offset -> bytes.
+  std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> bound;
   std::map<std::uint64_t, std::vector<std::byte>> handles;
   std::map<std::uint64_t, Mapping> mappings;
   std::map<std::uint64_t, std::vector<std::byte>>
@@ -84,6 +87,7 @@ class FakeDriver {
 
  private:
   void become_the_driver();  ///< fake_driver_calls.cc has the calls
+  void share();              ///< fake_driver_shares.cc has those about memory of several processes
   std::pair<std::byte*, std::size_t> find(std::uint64_t address);
   bool copy(std::uint64_t address, std::byte* out, const std::byte* in, std::size_t bytes);
 

@@ -158,6 +158,11 @@ CUresult mem_release(CUmemGenericAllocationHandle handle) {
   COUNT(cuMemRelease);
   const auto it = fake->handles.find(handle);
   if (it == fake->handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto once_more = fake->imported.find(handle);
+  if (once_more != fake->imported.end() && once_more->second != 0) {
+    --once_more->second;
+    return CUDA_SUCCESS;
+  }
   fake->used -= it->second.size();
   fake->handles.erase(it);
   return CUDA_SUCCESS;
@@ -460,6 +465,7 @@ void FakeDriver::become_the_driver() {
   fake = this;
   current.clear();
   fill_table();
+  share();
 }
 
 FakeDriver::~FakeDriver() {

@@ -89,7 +89,7 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       hello_ = *packet->as<wire::Hello>();
       if (refuses) {
         wire::Error error{};
-        error.code = wire::kErrorSecret;
+        error.code = refusal;
         std::strcpy(error.text, "the job's secret is wrong");
         connection_.send(wire::Type::kRefused, error, packet->request);
       } else {
@@ -106,13 +106,46 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       const auto* const charge = packet->as<wire::Charge>();
       const bool granted = used_ + charge->bytes <= promised;
       if (granted) used_ += charge->bytes;
+      if (granted && charge->unpageable != 0) unpageable_ += charge->bytes;
       connection_.send(wire::Type::kCharged, wire::Charged{granted ? 1u : 0u, 0, promised, used_},
                        packet->request);
       return;
     }
     case wire::Type::kUncharge:
       used_ -= packet->as<wire::Charge>()->bytes;
+      if (packet->as<wire::Charge>()->unpageable != 0) {
+        unpageable_ -= packet->as<wire::Charge>()->bytes;
+      }
       changed_.notify_all();
+      return;
+    case wire::Type::kPin: {
+      const auto* const charge = packet->as<wire::Charge>();
+      if (charge->unpageable == 0) unpageable_ -= charge->bytes;
+      if (charge->unpageable != 0 && !refuses_pins) unpageable_ += charge->bytes;
+      const bool granted = charge->unpageable == 0 || !refuses_pins;
+      connection_.send(wire::Type::kCharged, wire::Charged{granted ? 1u : 0u, 0, promised, used_},
+                       packet->request);
+      return;
+    }
+    case wire::Type::kExport:
+      if (packet->request == 0) break;  // one that is told again
+      connection_.send(wire::Type::kExported, wire::Exported{next_export_++, {5, 6}},
+                       packet->request);
+      return;
+    case wire::Type::kImport: {
+      if (packet->request == 0) break;
+      const auto it = importable.find(packet->as<wire::Import>()->id);
+      if (it != importable.end()) {
+        connection_.send(wire::Type::kImported, it->second, packet->request);
+      } else {
+        connection_.send(wire::Type::kError, wire::Error{wire::kErrorUnknownType, 0, {}},
+                         packet->request);
+      }
+      return;
+    }
+    case wire::Type::kExportEnded:
+      connection_.send(has_importers ? wire::Type::kExportEnded : wire::Type::kExportUnused,
+                       *packet->as<wire::ExportRef>(), packet->request);
       return;
     case wire::Type::kSlabRequest: {
       const std::uint64_t bytes = packet->as<wire::SlabRequest>()->bytes;
@@ -122,9 +155,10 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       return;
     }
     default:
-      inbox_.push_back(std::move(packet));
-      changed_.notify_all();
+      break;
   }
+  inbox_.push_back(std::move(packet));
+  changed_.notify_all();
 }
 
 void FakeManager::welcome(const Packet& packet) {
@@ -205,6 +239,11 @@ wire::Epoch FakeManager::grant_and_run() {
 std::uint64_t FakeManager::used() const {
   const std::lock_guard lock(mutex_);
   return used_;
+}
+
+std::uint64_t FakeManager::unpageable() const {
+  const std::lock_guard lock(mutex_);
+  return unpageable_;
 }
 
 wire::Hello FakeManager::last_hello() const {

@@ -54,20 +54,28 @@ class FakeManager {
   std::uint64_t drain_budget_ns = 20'000'000;
   std::uint64_t chunk_bytes = std::uint64_t{4} << 20;
   bool refuses = false;
+  std::uint32_t refusal = wire::kErrorSecret;
+  bool refuses_pins = false;
+  /// Memory of another process that kImport finds, by id.
+  std::map<std::uint64_t, wire::Imported> importable;
+  /// kExportEnded is answered with "others have it still".
+  bool has_importers = false;
   /// Sent once, before the next attach is answered.
   std::optional<wire::Evict> evicts_before_attached;
   bool sends_malformed_welcome = false;
   std::uint64_t generation = 1;
 
   std::uint64_t used() const;
+  /// Of those, what has to stay in HBM.
+  std::uint64_t unpageable() const;
+  void send_with_fds(wire::Type type, const void* body, std::size_t bytes, std::uint64_t request,
+                     const std::vector<int>& fds);
   wire::Hello last_hello() const;
 
  private:
   void serve();
   void answer(std::unique_ptr<Packet> packet);
   void welcome(const Packet& packet);
-  void send_with_fds(wire::Type type, const void* body, std::size_t bytes, std::uint64_t request,
-                     const std::vector<int>& fds);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -76,6 +84,8 @@ class FakeManager {
   bool is_up_ = true;
   bool stopped_ = false;
   std::uint64_t used_ = 0;
+  std::uint64_t unpageable_ = 0;
+  std::uint64_t next_export_ = 1;
   std::uint64_t counter_ = 0;
   std::uint64_t next_slab_ = 1;
   wire::Hello hello_{};

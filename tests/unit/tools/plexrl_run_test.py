@@ -128,8 +128,7 @@ class ExitStatus(Tree):
         self.assertIn("did you mean --priority?", err)
 
     def test_what_is_not_built_is_refused_by_name(self):
-        for option in (["--gpus", "2"], ["--nodes", "2"], ["--cluster", "a:1"], ["--evict=checkpoint"],
-                       ["--export=real"]):
+        for option in (["--gpus", "2"], ["--nodes", "2"], ["--cluster", "a:1"], ["--evict=checkpoint"]):
             status, _, err = self.run_it(*option, "--", "true")
             self.assertEqual(status, 125, option)
             self.assertIn(option[0].split("=")[0], err)
@@ -172,6 +171,7 @@ class Environment(Tree):
         self.assertEqual(env["PLEXRL_JOB_SECRET"], fake_manager.SECRET_TEXT)
         self.assertEqual((env["PLEXRL_JOB_NAME"], env["PLEXRL_TEAM"], env["PLEXRL_PRIORITY"]), ("ppo", "red", "70"))
         self.assertEqual(env["PLEXRL_MEMORY"], str(fake_manager.PROMISED))
+        self.assertEqual(env["PLEXRL_EXPORT"], "job")
         self.assertEqual(env["PLEXRL_SOCKET"], self.socket)
         self.assertEqual(env["LD_PRELOAD"], str(self.library))
         self.assertNotIn("LD_LIBRARY_PATH", env)

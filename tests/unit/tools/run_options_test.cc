@@ -71,6 +71,14 @@ TEST(RunOptions, AnOuterJobsPromiseIsNotTheInnerOnesWish) {
   EXPECT_EQ(good({"x"}, {{"PLEXRL_MEMORY", "1GiB"}, {"PLEXRL_JOB_ID", "00"}}).memory_bytes, 0u);
 }
 
+TEST(RunOptions, MemoryIsExportedToTheJobUnlessSaidOtherwise) {
+  EXPECT_FALSE(good({"x"}).exports_are_real);
+  EXPECT_TRUE(good({"--export=real", "x"}).exports_are_real);
+  EXPECT_TRUE(good({"x"}, {{"PLEXRL_EXPORT", "real"}}).exports_are_real);
+  EXPECT_FALSE(good({"--export=job", "x"}, {{"PLEXRL_EXPORT", "real"}}).exports_are_real);
+  EXPECT_FALSE(good({"x"}, {{"PLEXRL_EXPORT", "real"}, {"PLEXRL_JOB_ID", "00"}}).exports_are_real);
+}
+
 TEST(RunOptions, TheNameIsTheBaseNameAndFitsTheWire) {
   EXPECT_EQ(good({"/usr/bin/python3", "x"}).name, "python3");
   const std::string long_name(64, 'n');

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "interpose/cuda_api.h"
+
+namespace plexrl::shim {
+
+/// What memory of ours is bound to which multicast object, so that it may be paged again when it is
+/// unbound. Threads: any.
+class MulticastBinds {
+ public:
+  struct Bind {
+    CUmemGenericAllocationHandle object;
+    std::size_t offset;  ///< in the object
+    std::size_t bytes;
+    CUdevice device;
+    std::uint64_t address;  ///< of the memory, as the pager has it
+    /// Of the range that Pins holds for it; 0: none. Memory that was freed while it was bound has
+    /// nothing to let go of, and its address may be another range's.
+    std::uint64_t held_range = 0;
+    /// As the driver was told: offset in the object, bytes. It wants them back in the same pieces.
+    std::vector<std::pair<std::size_t, std::size_t>> pieces = {};
+  };
+
+  void add(const Bind& bind);
+  /// Takes out what was bound just there; none: it was not ours.
+  std::optional<Bind> take(CUmemGenericAllocationHandle object, CUdevice device, std::size_t offset,
+                           std::size_t bytes);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Bind> binds_;
+};
+
+}  // namespace plexrl::shim

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "interpose/driver.h"
+#include "interpose/handlers.h"
+#include "shim/gate.h"
+#include "shim/guarded.h"
+#include "shim/process.h"
+
+/// Multicast objects (CUDA driver API reference, "Multicast Object Management"). They are the
+/// driver's; memory of ours that is bound to one is written by other devices and processes, and
+/// stays in HBM until it is unbound or freed.
+
+namespace plexrl::shim {
+namespace {
+
+constexpr const char* kReason = "bound to a multicast object";
+
+/// Takes back what was bound in pieces. The first error; what comes before it is unbound.
+CUresult unbind_pieces(MulticastBinds::Bind* what) {
+  while (!what->pieces.empty()) {
+    const auto [offset, bytes] = what->pieces.back();
+    const CUresult result = driver.cuMulticastUnbind(what->object, what->device, offset, bytes);
+    if (result != CUDA_SUCCESS) return result;
+    what->pieces.pop_back();
+  }
+  return CUDA_SUCCESS;
+}
+
+/// Binds the pieces that the pager has the memory in; all of them or none.
+CUresult bind_pieces(Process& process, MulticastBinds::Bind* what,
+                     CUmemGenericAllocationHandle memory, std::size_t memory_offset,
+                     unsigned long long flags) {
+  const auto bound = process.vmm.with_real_handles(
+      memory, [&](std::size_t offset, std::size_t bytes, CUmemGenericAllocationHandle real) {
+        const std::size_t first = std::max(offset, memory_offset);
+        const std::size_t end = std::min(offset + bytes, memory_offset + what->bytes);
+        if (first >= end) return CUDA_SUCCESS;
+        const std::size_t at = what->offset + first - memory_offset;
+        const CUresult result =
+            driver.cuMulticastBindMem(what->object, at, real, first - offset, end - first, flags);
+        if (result == CUDA_SUCCESS) what->pieces.emplace_back(at, end - first);
+        return result;
+      });
+  const CUresult result = bound ? *bound : CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) unbind_pieces(what);
+  return result;
+}
+
+/// Makes `call` with the memory held in HBM; what was bound is noted.
+template <typename Call>
+CUresult bind(Process& process, MulticastBinds::Bind what, Call call) {
+  gate.enter_host();
+  const Pins::Hold held = process.pins.hold(what.device, what.address, what.bytes, kReason);
+  const CUresult result = held == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call(&what);
+  if (result == CUDA_SUCCESS) {
+    if (held == Pins::Hold::kNotOwned) note_exclusive(kReason);  // another process moves it
+    const auto range = held == Pins::Hold::kHeld ? ranges().describe(what.address) : std::nullopt;
+    if (range) what.held_range = range->identifier;
+    process.multicast.add(what);
+  } else if (held == Pins::Hold::kHeld) {
+    process.pins.let_go(what.device, what.address, what.bytes);
+  }
+  gate.leave();
+  process.agent.notify();
+  return result;
+}
+
+}  // namespace
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                            unsigned long long flags) noexcept {
+  return guarded([&] {
+    Process* const process = Process::started();
+    const auto range = process == nullptr ? std::nullopt : process->vmm.range_of(memHandle);
+    const auto properties = range ? process->vmm.properties(memHandle) : std::nullopt;
+    if (!properties) {
+      return driver.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+    }
+    return bind(*process, {mcHandle, mcOffset, size, properties->location.id, *range + memOffset},
+                [&](MulticastBinds::Bind* what) {
+                  return bind_pieces(*process, what, memHandle, memOffset, flags);
+                });
+  });
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                             CUdeviceptr memptr, size_t size, unsigned long long flags) noexcept {
+  return guarded([&] {
+    Process* const process = Process::started();
+    const auto memory = process == nullptr ? std::nullopt : process->backing(memptr);
+    if (!memory) return driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    return bind(*process, {mcHandle, mcOffset, size, memory->device, memory->address},
+                [&](MulticastBinds::Bind* what) {
+                  what->pieces.emplace_back(mcOffset, size);
+                  return driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+                });
+  });
+}
+
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                           size_t size) noexcept {
+  return guarded([&] {
+    Process* const process = Process::started();
+    auto bound =
+        process == nullptr ? std::nullopt : process->multicast.take(mcHandle, dev, mcOffset, size);
+    if (!bound) return driver.cuMulticastUnbind(mcHandle, dev, mcOffset, size);
+    const CUresult result = unbind_pieces(&*bound);
+    if (result != CUDA_SUCCESS) {
+      process->multicast.add(*bound);
+      return result;
+    }
+    const auto range = ranges().describe(bound->address);
+    if (range && range->identifier == bound->held_range) {
+      process->pins.let_go(bound->device, bound->address, bound->bytes);
+      process->agent.notify();
+    }
+    return result;
+  });
+}
+
+}  // namespace plexrl::shim

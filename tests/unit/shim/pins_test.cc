@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+
+#include "interpose/handlers.h"
+#include "shim/process.h"
+#include "tests/unit/shim/process_fixture.h"
+
+/// Memory that others than the job's gated calls read or write: it stays in HBM until it is let go.
+namespace plexrl::shim {
+namespace {
+
+using testing::kMiB;
+using testing::ProcessTest;
+
+class PinsTest : public ProcessTest {
+ protected:
+  CUmemGenericAllocationHandle create(std::size_t bytes) {
+    CUmemAllocationProp prop{};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT_EQ(shim::cuMemCreate(&handle, bytes, &prop, 0), CUDA_SUCCESS);
+    return handle;
+  }
+  CUresult export_dma_buf(CUdeviceptr address, std::size_t bytes) {
+    int fd = -1;
+    return shim::cuMemGetHandleForAddressRange(&fd, address, bytes,
+                                               CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  }
+  /// What is left in HBM when everything is asked to leave.
+  std::size_t left_after_eviction(wire::Epoch epoch) {
+    take_lease_back(epoch);
+    const wire::Evicted evicted = evict(1024 * kMiB);
+    EXPECT_EQ(evicted.failed, 0u);
+    EXPECT_EQ(evicted.resident_bytes, 0u) << "pinned bytes are not the pager's to move";
+    return driver_.used_bytes();
+  }
+  /// A question to the manager sends it; the agent, which may have been about to, is done after it.
+  void tell_what_was_freed() {
+    allocate(4 * kMiB);
+    evict(0);
+  }
+  std::string reasons() {
+    std::string all;
+    for (const char* reason : ranges().pin_reasons(0)) all += reason + std::string(";");
+    return all;
+  }
+  void expect_pageable_again() {
+    EXPECT_EQ(manager_.unpageable(), 0u);
+    EXPECT_EQ(reasons(), "");
+    EXPECT_EQ(ranges().totals(0).pinned, 0u);
+  }
+};
+
+TEST_F(PinsTest, ADmaBufKeepsJustItsChunksInHbm) {
+  const CUdeviceptr address = allocate(16 * kMiB);  // in chunks of 4 MiB
+  const wire::Epoch epoch = hold_lease();
+  ASSERT_EQ(export_dma_buf(address + 5 * kMiB, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(manager_.used(), 16 * kMiB) << "it is charged once";
+  EXPECT_EQ(reasons(), "exported as a dma-buf;");
+  EXPECT_EQ(left_after_eviction(epoch), 8 * kMiB);
+  EXPECT_TRUE(driver_.write(address + 5 * kMiB, std::vector<std::byte>(kMiB)));
+}
+
+TEST_F(PinsTest, FreedMemoryIsNotPinnedAnyMore) {
+  const CUdeviceptr address = allocate(16 * kMiB);
+  hold_lease();
+  ASSERT_EQ(export_dma_buf(address, 16 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(export_dma_buf(address, 4 * kMiB), CUDA_SUCCESS) << "a second time";
+  EXPECT_EQ(shim::cuMemFree_v2(address), CUDA_SUCCESS);
+  tell_what_was_freed();
+  EXPECT_EQ(manager_.used(), 4 * kMiB);
+  expect_pageable_again();
+}
+
+TEST_F(PinsTest, WhatTheDriverDoesNotExportStaysPageable) {
+  const CUdeviceptr address = allocate(8 * kMiB);
+  const wire::Epoch epoch = hold_lease();
+  driver_.fail("cuMemGetHandleForAddressRange", 1, CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(export_dma_buf(address, 8 * kMiB), CUDA_ERROR_NOT_SUPPORTED);
+  expect_pageable_again();
+  EXPECT_EQ(left_after_eviction(epoch), 0u);
+}
+
+TEST_F(PinsTest, HbmThatOthersWerePromisedIsNotPinned) {
+  const CUdeviceptr address = allocate(8 * kMiB);
+  const wire::Epoch epoch = hold_lease();
+  manager_.refuses_pins = true;
+  EXPECT_EQ(export_dma_buf(address, 8 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver_.calls("cuMemGetHandleForAddressRange"), 0);
+  expect_pageable_again();
+  EXPECT_EQ(left_after_eviction(epoch), 0u);
+}
+
+TEST_F(PinsTest, AnAttributeOfTheMappingStaysWithIt) {
+  const CUdeviceptr address = allocate(8 * kMiB);
+  const wire::Epoch epoch = hold_lease();
+  const int on = 1;
+  ASSERT_EQ(shim::cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address + 100),
+            CUDA_SUCCESS);
+  EXPECT_EQ(reasons(), "attribute SYNC_MEMOPS set;");
+  EXPECT_EQ(left_after_eviction(epoch), 8 * kMiB);
+}
+
+TEST_F(PinsTest, MemoryIsPageableAgainWhenItIsUnboundFromAMulticastObject) {
+  const auto handle = create(8 * kMiB);
+  const wire::Epoch epoch = hold_lease();
+  ASSERT_EQ(shim::cuMulticastBindMem(77, 2 * kMiB, handle, 0, 8 * kMiB, 0), CUDA_SUCCESS);
+  EXPECT_EQ(reasons(), "bound to a multicast object;");
+  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 4 * kMiB, 8 * kMiB), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(manager_.unpageable(), 8 * kMiB) << "something else was asked to be unbound";
+  EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 2 * kMiB, 8 * kMiB), CUDA_SUCCESS);
+  expect_pageable_again();
+  EXPECT_EQ(left_after_eviction(epoch), 0u);
+  EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+TEST_F(PinsTest, ABindThatFailsHalfWayLeavesNothingBound) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemGenericAllocationHandle handle = 0;  // not to be exported, so in chunks
+  ASSERT_EQ(shim::cuMemCreate(&handle, 12 * kMiB, &prop, 0), CUDA_SUCCESS);
+  hold_lease();
+  for (int piece = 1; piece <= 3; ++piece) {
+    driver_.fail("cuMulticastBindMem", piece, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(shim::cuMulticastBindMem(77, 0, handle, 0, 12 * kMiB, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_TRUE(driver_.bound.empty());
+    expect_pageable_again();
+  }
+  ASSERT_EQ(shim::cuMulticastBindMem(77, 0, handle, 0, 12 * kMiB, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.bound.size(), 3u);
+  EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 0, 12 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(driver_.bound.empty());
+  EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+TEST_F(PinsTest, WhatWasFreedWhileItWasBoundLetsNothingOfItsSuccessorGo) {
+  const auto handle = create(8 * kMiB);
+  hold_lease();
+  ASSERT_EQ(shim::cuMulticastBindMem(77, 0, handle, 0, 8 * kMiB, 0), CUDA_SUCCESS);
+  ASSERT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+  const CUdeviceptr successor = allocate(8 * kMiB);  // at the same address
+  ASSERT_EQ(export_dma_buf(successor, 8 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 0, 8 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(ranges().is_pinned(successor));
+  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+}
+
+// ---- --export=real
+
+class RealExportsTest : public PinsTest {
+ protected:
+  void SetUp() override {
+    PinsTest::SetUp();
+    process_.exports_are_real = true;
+    ranges().set_whole_exports(true);
+  }
+  void TearDown() override {
+    ranges().set_whole_exports(false);
+    PinsTest::TearDown();
+  }
+  CUresult export_handle(CUmemGenericAllocationHandle handle, ScopedFd* out) {
+    int fd = -1;
+    const CUresult result = shim::cuMemExportToShareableHandle(
+        &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS) out->reset(fd);
+    return result;
+  }
+};
+
+TEST_F(RealExportsTest, ADescriptorIsTheDriversAndItsMemoryStays) {
+  const auto handle = create(8 * kMiB);
+  const wire::Epoch epoch = hold_lease();
+  ScopedFd fd;
+  ASSERT_EQ(export_handle(handle, &fd), CUDA_SUCCESS);
+  CUmemGenericAllocationHandle opened = 0;
+  ASSERT_EQ(driver.cuMemImportFromShareableHandle(
+                &opened, reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd.get())),
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+            CUDA_SUCCESS);
+  EXPECT_EQ(driver_.handles.at(opened).size(), 8 * kMiB) << "all of it, in one piece";
+  EXPECT_EQ(reasons(), "exported to any process (--export=real);");
+  EXPECT_EQ(left_after_eviction(epoch), 8 * kMiB);
+  hold_lease();
+  EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+  driver.cuMemRelease(opened);
+  EXPECT_EQ(driver_.used_bytes(), 0u);
+  tell_what_was_freed();
+  expect_pageable_again();
+}
+
+TEST_F(RealExportsTest, AnExportThatFailsLeavesItPageable) {
+  const auto handle = create(8 * kMiB);
+  const wire::Epoch epoch = hold_lease();
+  ScopedFd fd;
+  driver_.fail("cuMemExportToShareableHandle", 1, CUDA_ERROR_OPERATING_SYSTEM);
+  EXPECT_EQ(export_handle(handle, &fd), CUDA_ERROR_OPERATING_SYSTEM);
+  expect_pageable_again();
+  manager_.refuses_pins = true;
+  EXPECT_EQ(export_handle(handle, &fd), CUDA_ERROR_OUT_OF_MEMORY);
+  expect_pageable_again();
+  EXPECT_EQ(left_after_eviction(epoch), 0u);
+  EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace plexrl::shim
