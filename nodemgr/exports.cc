@@ -165,7 +165,8 @@ void Exports::leave(std::uint64_t id, SessionKey importer) {
   if (it == entries_.end()) return;
   Entry& entry = it->second;
   entry.importers.erase(importer);
-  if (!entry.ended || !entry.importers.empty()) return;
+  // After a restart others may still have to come back; the owner asks again when all have.
+  if (!entry.ended || !entry.importers.empty() || !is_all_told(entry.job)) return;
   if (Session* owner = living(node_, entry.owner)) {
     owner->client->send(wire::Type::kExportUnused, 0, wire::ExportRef{id});
   }
@@ -206,7 +207,7 @@ void Exports::session_gone(const Session& session) {
     entry.importers.erase(session.id);
     if (entry.owner == session.id) {
       bequeath(it->first, entry, session);
-    } else if (entry.ended && entry.importers.empty()) {
+    } else if (entry.ended && entry.importers.empty() && is_all_told(entry.job)) {
       if (Session* owner = living(node_, entry.owner)) {
         owner->client->send(wire::Type::kExportUnused, 0, wire::ExportRef{it->first});
       }
