@@ -92,7 +92,8 @@ def lag_ratio(log, link_bytes_per_s):
 
 
 MODELS = {  # name of the row's end -> (specification, link in bytes/s; None: no model)
-    "": ("link=1GB/s", 1e9),
+    # duplex=1: a copy's modelled time does not depend on the other direction, so that lag can be told from the log.
+    "": ("link=500MB/s,duplex=1", 500e6),
     "_no_model": ("link=0,vmm=0,hbm=0", None),
 }
 SWAP_BYTES = 160 * MIB
