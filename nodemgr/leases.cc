@@ -428,9 +428,10 @@ void Leases::read_activity_pages() {
   }
 }
 
-bool Leases::anyone_waits() const {
+bool Leases::is_anyone_in_the_way() const {
   for (const auto& [id, gang] : state_.gangs) {
-    if (gang.phase == policy::Phase::kWaiting) return true;
+    const bool is_stuck = gang.stuck_since != policy::Instant{0};
+    if (gang.phase == policy::Phase::kWaiting || is_stuck) return true;
   }
   return false;
 }

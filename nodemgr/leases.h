@@ -121,7 +121,8 @@ class Leases {
   void update_activity(LeaseGang& gang, std::chrono::nanoseconds at);
   /// Sees what the processes' pages say: their messages may be on the way.
   void read_activity_pages();
-  bool anyone_waits() const;
+  /// Somebody waits, or can't be cut: whether holders get on matters.
+  bool is_anyone_in_the_way() const;
   void check_drained(LeaseGang& gang);
   void check_loaded(LeaseGang& gang);
   void count_loaded(const Session& session, const wire::Loaded& loaded);

@@ -32,7 +32,7 @@ SwitchLog::Who who(const LeaseGang& gang) {
 void Leases::step() {
   if (stepping_) return;
   stepping_ = true;
-  if (anyone_waits()) read_activity_pages();
+  if (is_anyone_in_the_way()) read_activity_pages();
   policy::Instant wake_at = policy::kNever;
   for (int round = 0; round < kMaxRounds; ++round) {
     std::vector<policy::Event> events = std::exchange(events_, {});

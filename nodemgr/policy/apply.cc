@@ -279,6 +279,7 @@ void unstick(Gang& gang) {
 
 void load(Gang& gang, Instant now) {
   gang.phase = Phase::kLoading;
+  unstick(gang);
   gang.loading_since = now;
   gang.load_progress = now;
 }

@@ -53,12 +53,20 @@ struct Planner {
     }
   }
 
-  /// Only who was asked to stop and could not is looked at: while nobody waits nobody is in the
-  /// way.
+  bool others_wait_for(const Gang& holder) const {
+    return std::any_of(state.gangs.begin(), state.gangs.end(), [&](const auto& entry) {
+      const Gang& gang = entry.second;
+      return gang.id != holder.id && gang.phase == Phase::kWaiting && !gang.is_kept_paused() &&
+             (gang.gpus & holder.held) != 0;
+    });
+  }
+
+  /// While nobody waits nobody is in the way.
   void name_the_hung() {
     if (state.config.hang_after <= Duration{0}) return;
     for (auto& [id, gang] : state.gangs) {
       if (!gang.holds_lease() || gang.stuck_since == Instant{0} || gang.told_hung) continue;
+      if (!others_wait_for(gang)) continue;
       const Instant at = gang.stuck_since + state.config.hang_after;
       if (now < at) {
         wake(at);

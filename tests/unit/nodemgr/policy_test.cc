@@ -424,6 +424,28 @@ TEST_F(PolicyTest, AHolderThatFinishesNothingWhileOthersWaitHangs) {
   EXPECT_THAT(state.find(kA)->obstacle, ::testing::HasSubstr("stream busy"));
 }
 
+TEST_F(PolicyTest, NobodyHangsWhileNobodyWaits) {
+  state.config.hang_after = 60s;
+  gang(kA, 1, 0);
+  gang(kB, 1, 0);
+  step_with({WantsChanged{kA, true, now}});
+  // Paused, it is asked to give its lease back, and can't.
+  GangChanged paused{kA, "job", 50, 0s, 1};
+  paused.paused = true;
+  step_with({paused});
+  while (now < 200s) {
+    if (const Decision* const asked = find(Kind::kWithdraw)) {
+      at(now + 250ms, {GangNotDrained{kA, asked->attempt, "stream busy"}});
+    }
+    EXPECT_EQ(find(Kind::kHang), nullptr);
+    ASSERT_NE(wake_at, kNever);
+    at(std::max(now, wake_at));
+    EXPECT_EQ(find(Kind::kHang), nullptr);
+  }
+  at(now + 1s, {WantsChanged{kB, true, now}});
+  EXPECT_NE(find(Kind::kHang), nullptr);
+}
+
 TEST_F(PolicyTest, AnAnswerToAnEarlierAttemptIsIgnored) {
   gang(kA, 1, 0);
   gang(kB, 1, 0);
