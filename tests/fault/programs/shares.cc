@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/integration/programs/channel.h"
+#include "tests/integration/programs/handles.h"
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;
@@ -17,8 +18,6 @@ using namespace plexrl::integration;
 namespace {
 
 constexpr std::size_t kBytes = 4 << 20, kWords = kBytes / 4;
-
-void* as_handle(int fd) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)); }
 
 CUmemGenericAllocationHandle create(CUdevice device) {
   CUmemAllocationProp prop = {};
@@ -28,17 +27,6 @@ CUmemGenericAllocationHandle create(CUdevice device) {
   CUmemGenericAllocationHandle handle;
   CHECK(cuMemCreate(&handle, kBytes, &prop, 0));
   return handle;
-}
-
-CUdeviceptr map(CUdevice device, CUmemGenericAllocationHandle handle) {
-  CUdeviceptr address;
-  CHECK(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
-  CHECK(cuMemMap(address, kBytes, 0, handle, 0));
-  CUmemAccessDesc access = {};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  CHECK(cuMemSetAccess(address, kBytes, &access, 1));
-  return address;
 }
 
 void offer(Channel& channel, CUmemGenericAllocationHandle handle) {
@@ -68,13 +56,13 @@ int victim(const std::string& role, const char* socket) {
   Channel survivor(socket);
   if (role == "victim-owner") {
     const CUmemGenericAllocationHandle handle = create(program.device());
-    CHECK(cuMemsetD32(map(program.device(), handle), 7, kWords));
+    CHECK(cuMemsetD32(map_handle(program.device(), handle, kBytes), 7, kWords));
     CHECK(cuCtxSynchronize());
     offer(survivor, handle);
   } else {
     CUmemGenericAllocationHandle handle;
     CHECK(open_handle(survivor.receive_fd(), &handle));
-    CHECK(cuMemsetD32(map(program.device(), handle), 8, kWords));
+    CHECK(cuMemsetD32(map_handle(program.device(), handle, kBytes), 8, kWords));
     CHECK(cuCtxSynchronize());
   }
   survivor.wait();  // for ever
@@ -96,7 +84,7 @@ void survive_owner(Program& program, CUdeviceptr own) {
   } else {
     CUmemGenericAllocationHandle handle;
     CHECK(open_handle(fd, &handle));
-    const CUdeviceptr address = map(program.device(), handle);
+    const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
     channel.wait_for_end();
     work(program, own);
     std::vector<unsigned char> bytes(kBytes);
@@ -113,7 +101,7 @@ void survive_owner(Program& program, CUdeviceptr own) {
 void survive_importer(Program& program, CUdeviceptr own) {
   const std::size_t before = free_bytes();
   const CUmemGenericAllocationHandle handle = create(program.device());
-  const CUdeviceptr address = map(program.device(), handle);
+  const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
   CHECK(cuMemsetD32(address, 7, kWords));
   CHECK(cuCtxSynchronize());
   Channel channel = Channel::to_child("victim-importer");
@@ -151,7 +139,7 @@ void survive_orphaned(Program& program, CUdeviceptr own, const char* fifo) {
   Channel channel = Channel::to_child("victim-owner");
   CUmemGenericAllocationHandle handle;
   CHECK(open_handle(channel.receive_fd(), &handle));
-  const CUdeviceptr address = map(program.device(), handle);
+  const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
   launch(program.kernel("mix"), kWords, nullptr, address, static_cast<unsigned long long>(kWords),
          1u);
   CHECK(cuCtxSynchronize());

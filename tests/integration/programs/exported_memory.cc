@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/integration/programs/channel.h"
+#include "tests/integration/programs/handles.h"
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;
@@ -17,19 +18,6 @@ using namespace plexrl::integration;
 namespace {
 
 constexpr std::size_t kBytes = 4 << 20, kWords = kBytes / 4;
-
-void* as_handle(int fd) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)); }
-
-CUdeviceptr map(CUdevice device, CUmemGenericAllocationHandle handle) {
-  CUdeviceptr address;
-  CHECK(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
-  CHECK(cuMemMap(address, kBytes, 0, handle, 0));
-  CUmemAccessDesc access = {};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  CHECK(cuMemSetAccess(address, kBytes, &access, 1));
-  return address;
-}
 
 /// What the exporter has: memory of its own handle, and of a pool.
 struct Exporter {
@@ -44,7 +32,7 @@ struct Exporter {
     prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {program.device()}};
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     CHECK(cuMemCreate(&handle, kBytes, &prop, 0));
-    mapped = map(program.device(), handle);
+    mapped = map_handle(program.device(), handle, kBytes);
     CHECK(cuMemsetD32(mapped, 5, kWords));
     CUmemPoolProps props = {};
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -102,7 +90,7 @@ int stranger(const char* socket) {
   CHECK(cuMemImportFromShareableHandle(&handle, as_handle(fd),
                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(fd);
-  const CUdeviceptr mapped = map(program.device(), handle);
+  const CUdeviceptr mapped = map_handle(program.device(), handle, kBytes);
   fd = job.receive_fd();
   CUmemoryPool pool;
   CHECK(cuMemPoolImportFromShareableHandle(&pool, as_handle(fd),

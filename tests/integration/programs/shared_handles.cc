@@ -2,6 +2,7 @@
 // parent made, then the parent maps what a child made, and goes on with it after that child was
 // killed, before and after a switch.
 #include "tests/integration/programs/channel.h"
+#include "tests/integration/programs/handles.h"
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;
@@ -16,17 +17,6 @@ CUmemAllocationProp properties(CUdevice device) {
   prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return prop;
-}
-
-CUdeviceptr map(CUdevice device, CUmemGenericAllocationHandle handle) {
-  CUdeviceptr address;
-  CHECK(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
-  CHECK(cuMemMap(address, kBytes, 0, handle, 0));
-  CUmemAccessDesc access = {};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  CHECK(cuMemSetAccess(address, kBytes, &access, 1));
-  return address;
 }
 
 void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle) {
@@ -53,8 +43,7 @@ void offer(Channel& channel, CUmemGenericAllocationHandle handle) {
 CUmemGenericAllocationHandle import(Channel& channel) {
   const int fd = channel.receive_fd();
   CUmemGenericAllocationHandle handle;
-  CHECK(cuMemImportFromShareableHandle(&handle,
-                                       reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)),
+  CHECK(cuMemImportFromShareableHandle(&handle, as_handle(fd),
                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(fd);
   return handle;
@@ -70,7 +59,7 @@ int child(const char* socket) {
   Program program;
   Channel parent(socket);
   const CUmemGenericAllocationHandle handle = import(parent);
-  const CUdeviceptr address = map(program.device(), handle);
+  const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
   print_device("child", address, kBytes);
   mix(program, address, 1);
   parent.tell();
@@ -82,7 +71,7 @@ int child(const char* socket) {
   // Now the other way round: the parent gets ours, and we are killed.
   const CUmemGenericAllocationHandle left[2] = {create(program.device()), create(program.device())};
   for (unsigned i = 0; i < 2; ++i) {
-    const CUdeviceptr own = map(program.device(), left[i]);
+    const CUdeviceptr own = map_handle(program.device(), left[i], kBytes);
     CHECK(cuMemsetD32(own, 70 + i, kWords));
     offer(parent, left[i]);
   }
@@ -97,7 +86,7 @@ int second_child(const char* socket) {
   Program program;
   Channel parent(socket);
   const CUmemGenericAllocationHandle own = create(program.device());
-  CHECK(cuMemsetD32(map(program.device(), own), 90, kWords));
+  CHECK(cuMemsetD32(map_handle(program.device(), own, kBytes), 90, kWords));
   CHECK(cuCtxSynchronize());
   offer(parent, own);
   parent.wait();  // for ever
@@ -111,7 +100,7 @@ int main(int argc, char** argv) {
   if (argc > 2) return std::strcmp(argv[1], "child") == 0 ? child(argv[2]) : second_child(argv[2]);
   Program program;
   const CUmemGenericAllocationHandle handle = create(program.device());
-  const CUdeviceptr address = map(program.device(), handle);
+  const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
   CHECK(cuMemsetD32(address, 5, kWords));
   Channel channel = Channel::to_child();
   offer(channel, handle);
@@ -126,7 +115,7 @@ int main(int argc, char** argv) {
   CUdeviceptr mapped[2];
   for (int i = 0; i < 2; ++i) {
     theirs[i] = import(channel);
-    mapped[i] = map(program.device(), theirs[i]);
+    mapped[i] = map_handle(program.device(), theirs[i], kBytes);
   }
   channel.wait();
   print_device("parent, of the child", mapped[0], kBytes);
@@ -139,7 +128,7 @@ int main(int argc, char** argv) {
 
   Channel second = Channel::to_child("second");
   const CUmemGenericAllocationHandle last = import(second);
-  const CUdeviceptr last_mapped = map(program.device(), last);
+  const CUdeviceptr last_mapped = map_handle(program.device(), last, kBytes);
   mix(program, last_mapped, 11);
   program.pause();
   second.kill_child();

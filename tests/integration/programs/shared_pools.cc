@@ -2,6 +2,7 @@
 // before and after a switch, frees and maps again in stream order; then the parent maps what a
 // child's pool has, and goes on with it after that child was killed.
 #include "tests/integration/programs/channel.h"
+#include "tests/integration/programs/handles.h"
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;
@@ -50,8 +51,7 @@ void offer(Channel& channel, CUdeviceptr address) {
 CUmemoryPool import_pool(Channel& channel) {
   const int fd = channel.receive_fd();
   CUmemoryPool pool;
-  CHECK(cuMemPoolImportFromShareableHandle(&pool,
-                                           reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)),
+  CHECK(cuMemPoolImportFromShareableHandle(&pool, as_handle(fd),
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   close(fd);
   return pool;
