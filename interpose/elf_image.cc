@@ -115,6 +115,14 @@ ElfImage ElfImage::loaded(std::string_view name) noexcept {
   return first_object(is_it);
 }
 
+ElfImage ElfImage::defining(std::string_view symbol, const void* besides) noexcept {
+  auto is_it = [symbol, besides](const dl_phdr_info& info) {
+    return !ElfImageReader::contains(info, reinterpret_cast<uintptr_t>(besides)) &&
+           ElfImageReader::read(info).symbol(symbol) != nullptr;
+  };
+  return first_object(is_it);
+}
+
 ElfImage ElfImage::containing(const void* address) noexcept {
   auto is_it = [address](const dl_phdr_info& info) {
     return ElfImageReader::contains(info, reinterpret_cast<uintptr_t>(address));

@@ -20,6 +20,10 @@ class ElfImage {
   /// looks.
   static ElfImage loaded(std::string_view name) noexcept;
 
+  /// The first loaded object, in load order, that defines `symbol`; not the one that holds
+  /// `besides`. The same lock.
+  static ElfImage defining(std::string_view symbol, const void* besides) noexcept;
+
   /// The loaded object that holds this address, or an empty image. The same lock.
   static ElfImage containing(const void* address) noexcept;
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "interpose/api.h"
+#include "interpose/nccl_api.h"
 #include "interpose/nvml_api.h"
+#include "interpose/verbs_api.h"
 
 /// What a caught call means is the shim's business. This header declares all that the wrappers
 /// (wrappers.inc) call and the shim defines: interpose/ includes nothing of shim/.
@@ -104,5 +106,19 @@ void on_unknown_entry(const char* name, int version) noexcept;
 #define NVML_API(symbol, cls, params, args) PLEXRL_DECLARE_NVML_##cls(symbol, params)
 #include "interpose/nvml_api.def"
 #undef NVML_API
+
+// And for each row of class memory of nccl_api.def and verbs_api.def. A handler calls the real
+// function as plexrl::nccl.NAME or plexrl::verbs.NAME.
+#define PLEXRL_DECLARE_OTHER_pass(symbol, result, params)
+#define PLEXRL_DECLARE_OTHER_real(symbol, result, params)
+#define PLEXRL_DECLARE_OTHER_memory(symbol, result, params) result symbol params noexcept;
+#define NCCL_API(symbol, result, cls, params, args) \
+  PLEXRL_DECLARE_OTHER_##cls(symbol, result, params)
+#include "interpose/nccl_api.def"
+#undef NCCL_API
+#define VERBS_API(symbol, result, cls, params, args) \
+  PLEXRL_DECLARE_OTHER_##cls(symbol, result, params)
+#include "interpose/verbs_api.def"
+#undef VERBS_API
 
 }  // namespace plexrl::shim

@@ -56,19 +56,32 @@ struct Known {
   bool is_driver = false;
 };
 
-Known find_nvml(std::string_view name) noexcept {
-  static constexpr std::string_view kNames[kNvmlCount] = {
+Known find_other(std::string_view name, const RealLibrary& library) noexcept {
+  static constexpr std::string_view kNames[kOtherCount] = {
 #define NVML_API(symbol, cls, params, args) #symbol,
 #include "interpose/nvml_api.def"
 #undef NVML_API
+#define NCCL_API(symbol, result, cls, params, args) #symbol, "p" #symbol,
+#include "interpose/nccl_api.def"
+#undef NCCL_API
+#define VERBS_API(symbol, result, cls, params, args) #symbol,
+#include "interpose/verbs_api.def"
+#undef VERBS_API
   };
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
   if (found == std::end(kNames)) return {};
-  return {&libnvml, kNvmlWrappers[static_cast<size_t>(found - kNames)], 0, false};
+  return {&library, kOtherWrappers[static_cast<size_t>(found - kNames)], 0, false};
+}
+
+// The libraries beside the driver, by how the names of their functions begin.
+const RealLibrary* other_library_of(std::string_view name) noexcept {
+  if (name.starts_with("nvml")) return &libnvml;
+  if (name.starts_with("nccl") || name.starts_with("pnccl")) return &libnccl;
+  return name.starts_with("ibv_") ? &libverbs : nullptr;
 }
 
 Known find_known(std::string_view name) noexcept {
-  if (name.starts_with("nvml")) return find_nvml(name);
+  if (const RealLibrary* const library = other_library_of(name)) return find_other(name, *library);
   const Api api = find_api(name);
   if (api == Api::kCount) return {};
   return {&libcuda, kDriverWrappers[static_cast<size_t>(api)], row(api).since, true};
@@ -104,9 +117,13 @@ Decision decide_unknown(const Question& question) noexcept {
 // A libcuda that was loaded RTLD_LOCAL counts as found, which is more than the loader would say of
 // a caller outside its scope.
 Decision decide_by_scope(const Question& question, const Known& known) noexcept {
-  if (known.library->find().symbol(question.name) == nullptr) {
-    return result(question.ask(RTLD_NEXT, question.name));
-  }
+  void* const real = known.library->find().symbol(question.name);
+  if (real == nullptr) return result(question.ask(RTLD_NEXT, question.name));
+  // Our exports have no version, so that the loader finds them for references of any version; but
+  // dlvsym passes them over.
+  const bool is_passed_over = question.version != nullptr && !bypassed() &&
+                              question.ask(question.handle, question.name) == real;
+  if (is_passed_over) return result(known.wrapper);
   const void* const us = reinterpret_cast<const void*>(&libcuda);
   if (question.handle == RTLD_NEXT && ElfImage::is_later(question.caller, us) && !bypassed()) {
     return result(known.wrapper);
@@ -134,7 +151,7 @@ Decision decide_by_handle(const Question& question, const Known& known) noexcept
 Decision decide(const Question& question) noexcept {
   const char* const name = question.name;
   const bool is_ours =
-      name != nullptr && (std::strncmp(name, "cu", 2) == 0 || std::strncmp(name, "nvml", 4) == 0);
+      name != nullptr && (std::strncmp(name, "cu", 2) == 0 || other_library_of(name) != nullptr);
   if (!is_ours) return question.jump_to_real();
   const Known known = find_known(name);
   if (known.wrapper == nullptr) return decide_unknown(question);

@@ -50,15 +50,22 @@ const RealDl& real_dl() noexcept {
 
 constinit RealLibrary libcuda{"libcuda.so"};
 constinit RealLibrary libnvml{"libnvidia-ml.so"};
+constinit RealLibrary libnccl{"libnccl.so", "ncclGetVersion"};
+constinit RealLibrary libverbs{"libibverbs.so", "ibv_reg_mr"};
+
+ElfImage RealLibrary::search() const noexcept {
+  const ElfImage named = ElfImage::loaded(name_);
+  return named || inside_.empty() ? named : ElfImage::defining(inside_, this);
+}
 
 ElfImage RealLibrary::find() const noexcept {
   if (state_.load(std::memory_order_acquire) == kKnown) return image_;
-  return ElfImage::loaded(name_);
+  return search();
 }
 
 ElfImage RealLibrary::pinned() noexcept {
   if (state_.load(std::memory_order_acquire) == kKnown) return image_;
-  const ElfImage image = ElfImage::loaded(name_);
+  const ElfImage image = search();
   if (!image) return image;
   real_dl().dlopen(image.path(), RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
   int unknown = kUnknown;

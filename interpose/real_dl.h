@@ -20,12 +20,17 @@ struct RealDl {
 };
 const RealDl& real_dl() noexcept;
 
-/// A library of which functions are called (libcuda.so*, libnvidia-ml.so*), found when it is first
-/// needed and kept loaded from then on: a program that closes it and opens it again must not leave
-/// us with stale addresses.
+/// A library of which functions are called (libcuda.so*, libnvidia-ml.so*, …), found when it is
+/// first needed and kept loaded from then on: a program that closes it and opens it again must not
+/// leave us with stale addresses.
+///
+/// `inside`, where it is not empty, is a function by which a library of another name is known that
+/// has this one inside and exports it (frameworks link NCCL statically). It is taken where none of
+/// the right name is loaded: our exports come before its own, which call each other.
 class RealLibrary {
  public:
-  constexpr explicit RealLibrary(std::string_view name) noexcept : name_(name) {}
+  constexpr explicit RealLibrary(std::string_view name, std::string_view inside = {}) noexcept
+      : name_(name), inside_(inside) {}
 
   /// The library, or an empty image where the process hasn't loaded it. Never loads it. Keeps it
   /// loaded: may take the loader's lock, so not for lookups.
@@ -38,13 +43,17 @@ class RealLibrary {
 
  private:
   enum State : int { kUnknown, kWriting, kKnown };
+  ElfImage search() const noexcept;
 
   std::string_view name_;
+  std::string_view inside_;
   std::atomic<int> state_{kUnknown};
   ElfImage image_;  // written once, by whoever moves state_ from unknown to writing
 };
 
 extern RealLibrary libcuda;
 extern RealLibrary libnvml;
+extern RealLibrary libnccl;
+extern RealLibrary libverbs;
 
 }  // namespace plexrl::interpose

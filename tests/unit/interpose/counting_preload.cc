@@ -7,7 +7,9 @@
 
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "interpose/nccl.h"
 #include "interpose/nvml.h"
+#include "interpose/verbs.h"
 
 namespace plexrl::shim {
 namespace {
@@ -82,6 +84,19 @@ void tell_counts(size_t* gate_calls, size_t* unknown_entries) noexcept {
 #define NVML_API(symbol, cls, params, args) NVML_DEFINE_##cls(symbol, params, args)
 #include "interpose/nvml_api.def"
 #undef NVML_API
+
+#define OTHER_DEFINE_pass(table, symbol, result, params, args)
+#define OTHER_DEFINE_real(table, symbol, result, params, args)
+#define OTHER_DEFINE_memory(table, symbol, result, params, args) \
+  result symbol params noexcept { return table.symbol args; }
+#define NCCL_API(symbol, result, cls, params, args) \
+  OTHER_DEFINE_##cls(nccl, symbol, result, params, args)
+#include "interpose/nccl_api.def"
+#undef NCCL_API
+#define VERBS_API(symbol, result, cls, params, args) \
+  OTHER_DEFINE_##cls(verbs, symbol, result, params, args)
+#include "interpose/verbs_api.def"
+#undef VERBS_API
 
 }  // namespace plexrl::shim
 

@@ -40,6 +40,13 @@ TEST(ElfImage, FindsTheObjectOfAnAddress) {
   EXPECT_FALSE(ElfImage::containing(&on_the_stack));
 }
 
+TEST(ElfImage, FindsTheObjectThatDefinesASymbol) {
+  const ElfImage libc = ElfImage::loaded("libc.so");
+  EXPECT_TRUE(ElfImage::defining("nftw", nullptr) == libc);
+  EXPECT_FALSE(ElfImage::defining("nftw", libc.symbol("getppid"))) << "but not there";
+  EXPECT_FALSE(ElfImage::defining("no_such_function", nullptr));
+}
+
 TEST(ElfImage, KnowsTheLoadOrder) {
   static int in_the_program;
   void* const in_libc = ElfImage::loaded("libc.so").symbol("getppid");

@@ -29,7 +29,7 @@ def main(preload, script):
     if needed - ALLOWED:
         sys.exit(f"needs {sorted(needed - ALLOWED)}")
     wanted = run("nm", "-D", "--undefined-only", preload)
-    foreign = re.findall(r" U ((?:cu|nvml|nccl)\S*)", wanted)
+    foreign = re.findall(r" U ((?:cu|nvml|p?nccl|ibv_)\S*)", wanted)
     if foreign:
         sys.exit(f"calls the driver's exports instead of plexrl::driver: {foreign}")
     versions = {tuple(map(int, v.split("."))) for v in re.findall(r"@GLIBC_([\d.]+)", wanted)}

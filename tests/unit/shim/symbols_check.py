@@ -1,7 +1,7 @@
 """The shim's objects call the driver through plexrl::driver only.
 
 A bare cuMemMap inside the shim would be the exported wrapper, or another library's. So no object may
-need a cu*, nvml* or nccl* symbol of C linkage.
+need a cu*, nvml*, nccl* or ibv_* symbol of C linkage.
 
 usage: symbols_check.py NM OBJECT...
 """
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-FOREIGN = re.compile(r"^(cu[A-Z]|nvml[A-Z]|nccl[A-Z])")
+FOREIGN = re.compile(r"^(cu[A-Z]|nvml[A-Z]|p?nccl[A-Z]|ibv_)")
 
 
 def main() -> int:
