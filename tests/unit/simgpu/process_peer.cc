@@ -152,6 +152,50 @@ void hold(char** arguments) {
   for (;;) pause();
 }
 
+/// peer obeys BYTES: fills so many bytes with 5 and says "ready". Then a word a line: "add" adds
+/// one to each byte, "hang" submits work that waits for "let_go", "managed" takes managed memory.
+/// Says "done" after each, or the error.
+void obey(char** arguments) {
+  const auto bytes = static_cast<std::size_t>(std::atol(arguments[0]));
+  CUdeviceptr pointer = 0, word = 0, managed = 0;
+  CUstream stream = nullptr;
+  unsigned char expected = 5;
+  check(cuMemAlloc(&pointer, bytes), 120);
+  check(cuMemAlloc(&word, 4), 121);
+  check(cuMemsetD8(pointer, expected, bytes), 122);
+  check(cuMemsetD32(word, 0, 1), 123);
+  check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 124);
+  check(cuCtxSynchronize(), 125);
+  std::printf("ready\n");
+  std::fflush(stdout);
+  char line[64];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) {
+    const std::string order(line, std::strcspn(line, "\n"));
+    if (order == "add") {
+      add_one(pointer, bytes, expected++);
+    } else if (order == "hang") {
+      check(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ), 126);
+    } else if (order == "let_go") {
+      check(cuMemsetD32(word, 1, 1), 127);
+    } else if (order == "managed") {
+      check(cuMemAllocManaged(&managed, bytes, CU_MEM_ATTACH_GLOBAL), 128);
+    }
+    std::printf("done\n");
+    std::fflush(stdout);
+  }
+}
+
+/// peer opens HEX: opens the handle, says "ready" and stays.
+void open_and_stay(char** arguments) {
+  CUdeviceptr pointer = 0;
+  check(cuIpcOpenMemHandle(&pointer, from_hex<CUipcMemHandle>(arguments[0]),
+                           CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+        130);
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
 /// peer lives BYTES N: takes so many bytes and becomes itself by exec, N times in all.
 void live_again(char** arguments) {
   CUdeviceptr pointer = 0;
@@ -176,6 +220,10 @@ int main(int argc, char** argv) {
     use_ipc(argv + 2);
   } else if (what == "hold") {
     hold(argv + 2);
+  } else if (what == "obeys") {
+    obey(argv + 2);
+  } else if (what == "opens") {
+    open_and_stay(argv + 2);
   } else if (what == "lives") {
     live_again(argv + 2);
   } else if (what == "event") {

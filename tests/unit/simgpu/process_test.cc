@@ -1,7 +1,5 @@
 // Processes that share a simulated machine: each runs process_peer in a process of its own.
 
-#include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -10,62 +8,12 @@
 #include <string>
 
 #include "tests/unit/simgpu/api_fixture.h"
-
-extern char** environ;
+#include "tests/unit/simgpu/peer.h"
 
 namespace plexrl::simgpu {
 namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
-
-/// A peer that runs beside the test. Killed at the end.
-class Peer {
- public:
-  explicit Peer(std::vector<std::string> arguments) {
-    int ends[2];
-    if (pipe(ends) != 0) std::abort();
-    arguments.insert(arguments.begin(), PLEXRL_TEST_PEER);
-    std::vector<char*> pointers;
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    if (posix_spawn(&pid_, pointers[0], &actions, nullptr, pointers.data(), environ) != 0) pid_ = 0;
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    out_ = ends[0];
-  }
-  ~Peer() {
-    kill_now();
-    close(out_);
-  }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
-
-  /// The next line that it writes.
-  std::string said() const {
-    std::string line;
-    for (char c = 0; read(out_, &c, 1) == 1 && c != '\n';) line += c;
-    return line;
-  }
-  /// Waits for its end and returns its exit status.
-  int status() {
-    int status = -1;
-    if (pid_ > 0) waitpid(pid_, &status, 0);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  void kill_now() {
-    if (pid_ > 0) kill(pid_, SIGKILL);
-    status();
-  }
-
- private:
-  pid_t pid_ = 0;
-  int out_ = -1;
-};
 
 class ProcessTest : public DriverTest {
  protected:
@@ -116,18 +64,6 @@ TEST_F(ProcessTest, ADescriptorCarriesMemoryToAnotherProcess) {
   ASSERT_EQ(CUDA_SUCCESS, cuMemRelease(handle));
   ASSERT_EQ(CUDA_SUCCESS, cuMemAddressFree(base, 2 * kMiB));
   EXPECT_EQ(before + 2 * kMiB, free_bytes()) << "the peer's import went with it";
-}
-
-template <typename Handle>
-std::string hex(const Handle& handle) {
-  std::string text;
-  char digits[3];
-  for (std::size_t i = 0; i < sizeof handle; ++i) {
-    std::snprintf(digits, sizeof digits, "%02x",
-                  reinterpret_cast<const unsigned char*>(&handle)[i]);
-    text += digits;
-  }
-  return text;
 }
 
 TEST_F(ProcessTest, AnIpcHandleOpensLargeAndSmallMemoryAtTheRightPlace) {

@@ -131,6 +131,22 @@ void Addresses::share(int from, int to, std::uint64_t base, std::uint64_t bytes)
   }
 }
 
+void Addresses::move_frames(int device, const std::map<std::byte*, std::byte*>& moved) {
+  for (std::uint64_t page = 0; page < kArenaBytes >> kPageShift; ++page) {
+    std::atomic<std::byte*>& entry = tables_[static_cast<std::size_t>(device)][page];
+    std::byte* const frame = entry.load(std::memory_order_relaxed);
+    if (frame == nullptr) continue;
+    const auto found = moved.find(frame);
+    if (found != moved.end()) entry.store(found->second, std::memory_order_release);
+  }
+}
+
+bool Addresses::has(Range::Kind kind) const {
+  const std::shared_lock lock(mutex_);
+  return std::any_of(ranges_.begin(), ranges_.end(),
+                     [&](const auto& entry) { return entry.second.kind == kind; });
+}
+
 void Addresses::add(const Range& range) {
   const std::unique_lock lock(mutex_);
   ranges_[range.base] = range;

@@ -65,11 +65,16 @@ class Addresses {
   /// Gives device `to` what device `from` has at these addresses.
   void share(int from, int to, std::uint64_t base, std::uint64_t bytes);
 
+  /// Where a device's addresses mean a frame that is a key of `moved`, they mean its value from now
+  /// on.
+  void move_frames(int device, const std::map<std::byte*, std::byte*>& moved);
+
   void add(const Range& range);
   bool remove(std::uint64_t base, Range* removed);
   /// The range that holds `address`.
   std::optional<Range> find(std::uint64_t address) const;
   std::vector<Range> ranges_of(const void* context) const;
+  bool has(Range::Kind kind) const;
 
   const ptx::AddressSpace* view(int device) const {
     return &views_[static_cast<std::size_t>(device)];

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "tools/simgpu/driver/checkpoint.h"
 #include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/visible_devices.h"
 
@@ -31,6 +32,7 @@ void leave_machine() {
   Driver* const d = driver();
   if (d == nullptr || d->pid != getpid()) return;
   d->leaving.store(true);  // pairs with the check in Stream::run_item
+  release_calls();
   const std::uint64_t deadline = now_ns() + kStopWithinNs;
   while (d->running.load() != 0) {
     if (now_ns() > deadline) return;
@@ -68,6 +70,7 @@ CUresult initialise() {
   if (made->visible.empty()) return CUDA_ERROR_NO_DEVICE;
   made->primaries.resize(made->visible.size());
   the_driver.store(made.release(), std::memory_order_release);
+  start_checkpoint_thread();
   atexit(leave_machine);
   return CUDA_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/simgpu/driver/address_space.h"
+#include "tools/simgpu/driver/call_scope.h"
 #include "tools/simgpu/driver/context.h"
 #include "tools/simgpu/driver/device_log.h"
 #include "tools/simgpu/driver/machine.h"
@@ -51,9 +52,15 @@ CUresult not_ready();
 /// answer.
 CUresult injected_failure(const char* call);
 
-/// The beginning of every entry point: `SIMGPU_ENTER(cuMemAlloc_v2);` returns when the driver is
-/// not ready or a failure is injected for this call.
-#define SIMGPU_ENTER(call)                                                   \
+/// The beginning of every entry point: `SIMGPU_ENTER(cuMemAlloc_v2);` waits while the process is
+/// locked (call_scope.h), and returns when the driver is not ready or a failure is injected for
+/// this call.
+#define SIMGPU_ENTER(call)                            \
+  const ::plexrl::simgpu::CallScope simgpu_this_call; \
+  SIMGPU_ENTER_LOCKED(call)
+
+/// The same for calls that a locked process may make.
+#define SIMGPU_ENTER_LOCKED(call)                                            \
   do {                                                                       \
     if (!::plexrl::simgpu::is_ready()) return ::plexrl::simgpu::not_ready(); \
     if (const CUresult injected = ::plexrl::simgpu::injected_failure(#call); \

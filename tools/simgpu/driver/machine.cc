@@ -149,6 +149,7 @@ bool Machine::join(std::string* error) {
     }
     state_->processes[slot_] = {getpid(), ++state_->next_incarnation, start_ticks(getpid()),
                                 program_tag(), 0};
+    reset_orders(slot_);
     return true;
   }
 }
@@ -269,6 +270,11 @@ void Machine::free_if_unheld(std::uint32_t id) {
     if (descriptor_is_open(id)) return;
     unlink(token_path(id).c_str());
   }
+  give_frames(allocation);
+  allocation = {};
+}
+
+void Machine::give_frames(Allocation& allocation) {
   DeviceState& device = state_->devices[allocation.device];
   for (std::uint32_t frame = allocation.first_frame; frame != kNone;) {
     Frame& entry = device.frames[frame - 1];
@@ -276,7 +282,22 @@ void Machine::free_if_unheld(std::uint32_t id) {
     entry = {};
     ++device.free_frames;
   }
-  allocation = {};
+  allocation.first_frame = kNone;
+}
+
+/// There must be as many.
+void Machine::take_frames(std::uint32_t id, Allocation& allocation) {
+  DeviceState& device = state_->devices[allocation.device];
+  std::uint32_t* link = &allocation.first_frame;
+  std::uint32_t left = allocation.frame_count;
+  for (std::uint32_t frame = 0; left > 0; ++frame) {
+    if (device.frames[frame].allocation != kNone) continue;
+    device.frames[frame].allocation = id;
+    *link = frame + 1;
+    link = &device.frames[frame].next;
+    --left;
+  }
+  device.free_frames -= allocation.frame_count;
 }
 
 bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id) {
@@ -300,16 +321,7 @@ bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id)
     allocation = {};
     allocation.device = static_cast<std::uint32_t>(device_index);
     allocation.frame_count = wanted;
-    std::uint32_t* link = &allocation.first_frame;
-    std::uint32_t left = wanted;
-    for (std::uint32_t frame = 0; left > 0; ++frame) {
-      if (device.frames[frame].allocation != kNone) continue;
-      device.frames[frame].allocation = taken;
-      *link = frame + 1;
-      link = &device.frames[frame].next;
-      --left;
-    }
-    device.free_frames -= wanted;
+    take_frames(taken, allocation);
     allocation.tag = state_->next_tag;
     state_->next_tag += 2;
     holder_word(allocation, slot_) |= holder_bit(slot_);
@@ -438,6 +450,7 @@ std::vector<Machine::Usage> Machine::usage(int device) {
     for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) {
       Allocation& allocation = state_->allocations[id];
       if (allocation.tag == 0 || static_cast<int>(allocation.device) != device) continue;
+      if (allocation.is_parked != 0) continue;
       if ((holder_word(allocation, slot) & holder_bit(slot)) != 0)
         bytes += allocation.frame_count * kFrameBytes;
     }

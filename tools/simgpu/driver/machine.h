@@ -22,6 +22,11 @@ inline constexpr int kMaxDevices = 16;
 
 enum class Direction { kToDevice = 0, kToHost = 1 };
 
+/// What one process may ask of another's driver, and where that stands (checkpoint.h).
+enum class ProcessOrder : std::uint32_t { kNothing, kLock, kCheckpoint, kRestore, kUnlock };
+enum class ProcessState : std::uint32_t { kRunning, kLocked, kCheckpointed, kFailed };
+
+struct Allocation;
 struct MachineState;  // the layout of the shared file; see machine_state.h
 
 /// The simulated machine that processes with the same `name=` share: for each device a pool of
@@ -103,6 +108,45 @@ class Machine {
   };
   Counters& counters(int device);
 
+  /// Has the process carry out an order and returns its answer, a CUresult, or kNoProcess: none of
+  /// this machine has that pid, or it ended meanwhile. An order that a process has not begun within
+  /// `timeout_ms` (0: no limit) is taken back: kLate. One order a process at a time; the next
+  /// waits.
+  static constexpr int kNoProcess = -1;
+  static constexpr int kLate = -2;
+  int order(pid_t pid, ProcessOrder what, std::uint32_t timeout_ms);
+  struct ProcessInfo {
+    ProcessState state;
+    pid_t thread;  ///< that carries orders out
+  };
+  /// False: no process of this machine has that pid.
+  bool process_info(pid_t pid, ProcessInfo* info);
+  struct Order {
+    std::uint32_t number;
+    ProcessOrder what;
+    std::uint32_t timeout_ms;
+    ProcessState state;
+  };
+  /// For the one thread of this process that carries orders out: from now on others may give some.
+  void begin_orders(pid_t thread);
+  /// Waits for the next. False: this process has left.
+  bool next_order(Order* order);
+  void answer_order(const Order& order, int result, ProcessState state);
+
+  /// Whether another process holds memory that this one holds, or could import some.
+  bool shares_memory();
+  struct Parked {
+    std::uint32_t id;
+    int device;
+    std::vector<std::byte*> frames;  ///< as they were
+    std::vector<std::byte> content;
+  };
+  /// Takes all that this process holds off the devices: its contents, to be given back to `unpark`.
+  std::vector<Parked> park();
+  /// Brings it back, each frame's new address in `frames`. False, and nothing has changed: a device
+  /// has no room for it.
+  bool unpark(std::vector<Parked>* parked);
+
   std::array<std::uint8_t, 16> uuid(int device) const;
   /// Whether all its processes have left, so that others of its name make another machine.
   bool is_gone();
@@ -123,6 +167,11 @@ class Machine {
   void reap();
   void drop_holder(std::uint32_t id, int slot);
   void free_if_unheld(std::uint32_t id);
+  void take_frames(std::uint32_t id, Allocation& allocation);
+  void give_frames(Allocation& allocation);
+  int living_slot(pid_t pid) const;
+  void reset_orders(int slot);
+  bool is_slot_of(int slot, std::uint32_t incarnation);
   bool descriptor_is_open(std::uint32_t id) const;
   std::string token_path(std::uint32_t id) const;
 

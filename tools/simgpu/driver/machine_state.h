@@ -8,7 +8,7 @@
 namespace plexrl::simgpu {
 
 inline constexpr std::uint32_t kStateMagic = 0x53584c50;  // "PLXS"
-inline constexpr std::uint32_t kStateVersion = 3;         ///< raised with every change of this file
+inline constexpr std::uint32_t kStateVersion = 4;         ///< raised with every change of this file
 inline constexpr int kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxAllocations = 1u << 16;
 inline constexpr std::uint32_t kMaxFrames = 1u << 15;  ///< 64 GiB a device
@@ -22,12 +22,26 @@ struct ProcessSlot {
   std::uint64_t found_dead_ns;  ///< 0: not known to be dead
 };
 
+/// What others ask of a process's driver (Machine::order), by its slot. The numbers are futex
+/// words: `asked` counts orders, `answered` follows when the last one has been carried out.
+struct OrderWords {
+  std::atomic<std::uint32_t> asked;
+  std::atomic<std::uint32_t> answered;
+  std::uint32_t begun;  ///< the last order that the process has read
+  std::uint32_t what;   ///< ProcessOrder
+  std::uint32_t timeout_ms;
+  std::uint32_t state;      ///< ProcessState
+  std::int32_t thread;      ///< that carries orders out; 0: none
+  std::int32_t results[8];  ///< of order n at n % 8
+};
+
 struct Allocation {
   std::uint64_t tag;  ///< 0: free; else unique in this machine's life
   std::uint32_t device;
   std::uint32_t frame_count;
   std::uint32_t first_frame;  ///< 1 + index
   std::uint32_t was_exported;
+  std::uint32_t is_parked;  ///< its contents are in its process's host memory, and it has no frames
   std::uint64_t holders[kMaxProcesses / 64];
 };
 
@@ -55,6 +69,7 @@ struct MachineState {
   std::uint32_t next_incarnation;
   std::atomic<std::uint64_t> driver_ns;
   ProcessSlot processes[kMaxProcesses];
+  OrderWords orders[kMaxProcesses];
   Allocation allocations[kMaxAllocations];  ///< [id]; 0 is unused
   DeviceState devices[kMaxDevices];
 };

@@ -17,9 +17,12 @@ namespace {
 
 std::atomic<std::uint64_t> next_stream_id{1};
 
-/// Starts a thread that gets none of the process's signals: they belong to the job's own threads.
-template <typename Function>
-std::thread start_quiet_thread(const char* name, Function function) {
+std::mutex living_mutex;
+auto& living = *new std::set<const Stream*>;
+
+}  // namespace
+
+std::thread start_quiet_thread(const char* name, std::function<void()> function) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -29,11 +32,6 @@ std::thread start_quiet_thread(const char* name, Function function) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }
-
-std::mutex living_mutex;
-auto& living = *new std::set<const Stream*>;
-
-}  // namespace
 
 Stream* make_stream(Context* context, Stream::Kind kind, int priority) {
   auto* const stream = new Stream(context, kind, priority);

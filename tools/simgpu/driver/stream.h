@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -40,6 +41,9 @@ using CompletionPtr = std::shared_ptr<Completion>;
 /// What a capture collects; defined by the graph code. A stream in capture hands its operations to
 /// it.
 class Capture;
+
+/// Starts a thread that gets none of the process's signals: they belong to the job's own threads.
+std::thread start_quiet_thread(const char* name, std::function<void()> function);
 
 /// A CUstream is the address of a Stream. Items run one after the other on the stream's thread,
 /// which is started with the first item, has all signals blocked and is called simgpu-stream.
