@@ -11,35 +11,15 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 import environments  # noqa: E402
+import two_jobs  # noqa: E402
 from sandbox import SKIPPED, Failure, Sandbox  # noqa: E402
-
-SEEDS = {"ada": 1, "bob": 2}
-GRANTS = 8
-MIB = 1 << 20
 
 
 # ---- the trace
-
-def run_jobs(sandbox):
-    def rlvr(name):
-        return [sandbox.build / "tests/bin/rlvr", "--name", name, "--seed", SEEDS[name], "--steps", 5, "--state-bytes", 90 * MIB,
-                "--rollout-ms", 60, "--tool-ms", 120, "--train-ms", 40, "--until", released]
-    released = sandbox.folder / "released"
-    sandbox.start_manager()
-    jobs = [sandbox.shared(rlvr(name), name) for name in SEEDS]
-    # Both want the GPU until then, so that it changes hands, and memory moves, however slow the machine is.
-    while sandbox.ask_manager("status")["manager"]["grants"] < GRANTS and all(job.poll() is None for job in jobs):
-        time.sleep(0.02)
-    released.touch()
-    for job in jobs:
-        sandbox.wait(job)
-    sandbox.stop_manager()
-
 
 def export(sandbox):
     """The file in Perfetto's format, what the summary says, and the same trace as JSON."""
@@ -163,7 +143,7 @@ def check_resident(counters, trace):
     for track, values in wanted.items():
         expect(": ".join(track), seen[track], values)
     for (_, name), values in seen.items():
-        if max(value for _, value in values) < 90 * MIB or values[-1][1] != 0:
+        if max(value for _, value in values) < two_jobs.STATE_BYTES or values[-1][1] != 0:
             raise Failure(f"{name} do not reach the job's 90 MiB and end at 0: {values}")
 
 
@@ -192,7 +172,7 @@ def main():
         return SKIPPED
     with Sandbox(options.build, memory="128MiB", spec="link=4GB/s,hbm=40GB/s,ctx=4MiB") as sandbox:
         try:
-            run_jobs(sandbox)
+            two_jobs.run(sandbox)
             file, summary, trace = export(sandbox)
             with TraceProcessor(sandbox, file) as processor:
                 check_import(processor)

@@ -7,10 +7,10 @@
 #include "tools/cli/driver_search.h"
 #include "tools/cli/exit_status.h"
 #include "tools/cli/installation.h"
+#include "tools/cli/job_match.h"
 #include "tools/cli/nearest.h"
 #include "tools/ctl/answer.h"
 #include "tools/ctl/doctor.h"
-#include "tools/ctl/job_match.h"
 #include "tools/ctl/verbs.h"
 #include "tools/simgpu/driver/spec.h"
 
@@ -120,13 +120,21 @@ std::string wrong_verb(int argc, char** argv) {
   return "no verb given; try plexrl-ctl --help";
 }
 
+absl::StatusOr<std::string> find_job(const Json& answer, const std::string& word) {
+  std::vector<cli::NamedJob> jobs;
+  for (const Json& job : array_of(answer, "jobs")) {
+    jobs.push_back({text_of(job, "id"), text_of(job, "name")});
+  }
+  return cli::find_job(jobs, word);
+}
+
 // Keeps what belongs to the job.
 absl::Status select_job(const std::vector<std::string>& sockets, const Verb& verb,
                         const std::string& word, Json& answer) {
   absl::StatusOr<Json> jobs =
       verb.filter_key == std::string("id") ? answer : ask(sockets, {{"verb", "jobs"}});
   if (!jobs.ok()) return jobs.status();
-  const auto id = find_job(array_of(*jobs, "jobs"), word);
+  const auto id = find_job(*jobs, word);
   if (!id.ok()) return id.status();
   for (const char* array : {verb.filtered, "processes"}) {
     if (!answer.contains(array)) continue;
@@ -158,7 +166,7 @@ absl::StatusOr<Json> request_of(const std::vector<std::string>& sockets, const V
   if (!verb.needs_job) return request;
   const auto jobs = ask(sockets, {{"verb", "jobs"}});
   if (!jobs.ok()) return jobs.status();
-  const auto id = find_job(array_of(*jobs, "jobs"), *line.job);
+  const auto id = find_job(*jobs, *line.job);
   if (!id.ok()) return id.status();
   request["job"] = *id;
   if (verb.needs_priority) request["priority"] = line.priority;
@@ -185,7 +193,8 @@ int examine(const cli::Env& env, const std::optional<std::string>& simgpu,
   places.lock_dir = value_of("PLEXRL_LOCK_DIR", places.lock_dir);
   places.mps_pipe = value_of("CUDA_MPS_PIPE_DIRECTORY", places.mps_pipe);
   if (simgpu) {
-    setenv("PLEXRL_SIMGPU", simgpu->c_str(), 1);  // as the library below reads it
+    // As the library below reads it; there is no other thread yet.
+    setenv("PLEXRL_SIMGPU", simgpu->c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     places.driver = installation.simgpu_folder + "/libcuda.so.1";
     places.nvml = installation.simgpu_folder + "/libnvidia-ml.so.1";
   } else {
@@ -239,4 +248,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace plexrl::ctl
 
-int main(int argc, char** argv) { return plexrl::ctl::run(argc, argv); }
+int main(int argc, char** argv) {
+  return plexrl::cli::guarded_main("plexrl-ctl", plexrl::ctl::run, argc, argv);
+}

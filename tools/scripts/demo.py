@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--rollout-ms", type=int, default=400, help="device time of a rollout (default: %(default)s)")
     parser.add_argument("--tool-ms", type=int, default=900, help="without the GPU in each step (default: %(default)s)")
     parser.add_argument("--train-ms", type=int, default=200, help="device time of training (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the trace and say where it is")
+    parser.add_argument("--keep", action="store_true", help="keep the trace, make a page of it, and say where they are")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="plexrl-demo-"))
     for name in ("run", "state"):
@@ -234,6 +234,9 @@ def main():
                 job.process.terminate()
         if options.keep:
             print(f"trace: {folder}/state/trace")
+            page = f"{folder}/report.html"
+            if subprocess.run([str(gpu.build / "bin/plexrl-trace"), "report", "--output", page, f"{folder}/state/trace"]).returncode == 0:
+                print(f"page for a browser: {page}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -190,4 +190,6 @@ int start(int argc, char** argv) {
 }  // namespace
 }  // namespace plexrl::sim
 
-int main(int argc, char** argv) { return plexrl::sim::start(argc, argv); }
+int main(int argc, char** argv) {
+  return plexrl::cli::guarded_main("plexrl-sim", plexrl::sim::start, argc, argv);
+}

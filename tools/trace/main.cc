@@ -19,6 +19,9 @@ system's manager. TIME: 5ms, 10s, 2h, counted from the beginning of the trace.
 Examples:
   plexrl-trace summary
   plexrl-trace timeline --from 10s --to 12s
+  plexrl-trace why ppo@11.5s
+  plexrl-trace diff /var/lib/plexrl/trace/n1-20261130T0900 /var/lib/plexrl/trace/n1-20261130T1100
+  plexrl-trace report --output run.html                         (open it in any browser)
   plexrl-trace export --format perfetto --output run.pftrace    (open it in https://ui.perfetto.dev)
 
 Exit status: 0 done, 1 failed, 2 wrong usage.
@@ -26,6 +29,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage.
 
 struct CommandLine {
   std::vector<std::string> paths;
+  std::string a, b;  ///< of diff
   std::string from, to;
   VerbOptions options;
 };
@@ -35,6 +39,7 @@ int complain(int status, const std::string& what) {
   return status;
 }
 
+// One that reads one trace.
 CLI::App* add_verb(CLI::App& app, const char* name, const char* what, CommandLine& line) {
   CLI::App* verb = app.add_subcommand(name, what);
   verb->add_option("TRACE", line.paths, "segment files or folders (default: the newest run)");
@@ -43,6 +48,11 @@ CLI::App* add_verb(CLI::App& app, const char* name, const char* what, CommandLin
 
 void add_json_flag(CLI::App* verb, CommandLine& line) {
   verb->add_flag("--json", line.options.json, "one JSON object on stdout, nothing else");
+}
+
+void add_output_option(CLI::App* verb, CommandLine& line) {
+  verb->add_option("-o,--output", line.options.output, "file to write (default: stdout)")
+      ->type_name("FILE");
 }
 
 void declare(CLI::App& app, CommandLine& line) {
@@ -67,12 +77,24 @@ void declare(CLI::App& app, CommandLine& line) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   add_json_flag(gaps, line);
+  CLI::App* why =
+      app.add_subcommand("why", "what a job did at a moment, and which decision led there");
+  why->add_option("JOB@TIME", line.options.job_at,
+                  "the job's id, beginning of it or name, @, a TIME")
+      ->required();
+  why->add_option("TRACE", line.paths, "segment files or folders (default: the newest run)");
+  add_json_flag(why, line);
+  CLI::App* diff = app.add_subcommand("diff", "two runs beside each other: jobs by name, and GPUs");
+  diff->add_option("A", line.a, "a run's folder, or one segment file")->required();
+  diff->add_option("B", line.b, "likewise")->required();
+  add_json_flag(diff, line);
   CLI::App* out = add_verb(app, "export", "the trace in another format", line);
   out->add_option("--format", line.options.format, "perfetto, json or csv")
       ->required()
       ->check(CLI::IsMember({"perfetto", "json", "csv"}));
-  out->add_option("-o,--output", line.options.output, "file to write (default: stdout)")
-      ->type_name("FILE");
+  add_output_option(out, line);
+  add_output_option(add_verb(app, "report", "one HTML page with all of it, for a browser", line),
+                    line);
 }
 
 // The runs of the manager that this user would reach: their own, the system's, a simulated GPU's.
@@ -109,7 +131,48 @@ int run_verb(const std::string& verb, const Model& model, const VerbOptions& opt
   if (verb == "timeline") return print_timeline(model, options);
   if (verb == "swaps") return print_swaps(model, options);
   if (verb == "gaps") return print_gaps(model, options);
+  if (verb == "why") return print_why(model, options);
+  if (verb == "report") return write_report(model, options);
   return write_export(model, options);
+}
+
+// What is wrong with the trace is said on stderr. None: nothing can be shown of it.
+std::optional<Model> read_model(const std::vector<std::string>& paths) {
+  const auto trace = read_trace(paths);
+  if (!trace.ok()) {
+    complain(cli::kFailed, std::string(trace.status().message()));
+    return std::nullopt;
+  }
+  for (const std::string& warning : trace->warnings) complain(0, warning);
+  if (trace->records.empty() && !trace->warnings.empty()) {
+    complain(cli::kFailed, "nothing there is a trace");
+    return std::nullopt;
+  }
+  Model model = build_model(*trace);
+  if (model.unknown_records > 0) {
+    complain(0, std::to_string(model.unknown_records) +
+                    " records are of kinds that this version does not know: ignoring them");
+  }
+  return model;
+}
+
+int diff_runs(const CommandLine& line) {
+  const auto a = read_model({line.a}), b = read_model({line.b});
+  return a && b ? print_diff(*a, *b, line.options) : cli::kFailed;
+}
+
+int show_run(const std::string& verb, CommandLine& line) {
+  if (line.paths.empty()) {
+    const auto run = newest_run(trace_folders());
+    if (!run.ok()) {
+      std::string places;
+      for (const auto& folder : trace_folders()) places += " " + folder;
+      return complain(cli::kFailed, "no trace found in" + places + "; name one");
+    }
+    line.paths = {*run};
+  }
+  const auto model = read_model(line.paths);
+  return model ? run_verb(verb, *model, line.options) : cli::kFailed;
 }
 
 int run(int argc, char** argv) {
@@ -128,27 +191,8 @@ int run(int argc, char** argv) {
     return complain(cli::kUsage, error.what());
   }
   if (const auto wrong = take_times(line)) return complain(cli::kUsage, *wrong);
-  if (line.paths.empty()) {
-    const auto run = newest_run(trace_folders());
-    if (!run.ok()) {
-      std::string places;
-      for (const auto& folder : trace_folders()) places += " " + folder;
-      return complain(cli::kFailed, "no trace found in" + places + "; name one");
-    }
-    line.paths = {*run};
-  }
-  const auto trace = read_trace(line.paths);
-  if (!trace.ok()) return complain(cli::kFailed, std::string(trace.status().message()));
-  for (const std::string& warning : trace->warnings) complain(0, warning);
-  if (trace->records.empty() && !trace->warnings.empty()) {
-    return complain(cli::kFailed, "nothing there is a trace");
-  }
-  const Model model = build_model(*trace);
-  if (model.unknown_records > 0) {
-    complain(0, std::to_string(model.unknown_records) +
-                    " records are of kinds that this version does not know: ignoring them");
-  }
-  const int status = run_verb(app.get_subcommands().front()->get_name(), model, line.options);
+  const std::string verb = app.get_subcommands().front()->get_name();
+  const int status = verb == "diff" ? diff_runs(line) : show_run(verb, line);
   if (!std::cout.flush()) return complain(cli::kFailed, "stdout: can't be written");
   return status;
 }
@@ -156,4 +200,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace plexrl::trace
 
-int main(int argc, char** argv) { return plexrl::trace::run(argc, argv); }
+int main(int argc, char** argv) {
+  return plexrl::cli::guarded_main("plexrl-trace", plexrl::trace::run, argc, argv);
+}

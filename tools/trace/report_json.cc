@@ -17,93 +17,8 @@ Json bytes_saved(const SwitchRecord& record) {
           {"shared_bytes", record.shared_bytes()}};
 }
 
-Json head(const Model& model) {
-  return {{"schema", kSchema}, {"simulated", model.simulated}, {"node", text_or_null(model.node)}};
-}
-
-void add_time(Json& object, const Model& model, std::int64_t at_ns) {
-  const auto wall = model.wall_time(at_ns);
-  object["at"] = wall ? Json(*wall) : Json();
-  object["mono_ns"] = at_ns;
-}
-
-Json job_json(const JobSummary& job) {
-  Json idle_by = Json::object();
-  for (const auto& [cause, ns] : job.idle_by_ns) idle_by[cause] = seconds(ns);
-  const double slowdown = job.slowdown_ratio();
-  return {{"id", job.id},
-          {"name", job.name},
-          {"team", text_or_null(job.team)},
-          {"user", text_or_null(job.user)},
-          {"wall_s", seconds(job.wall_ns)},
-          {"queued_s", seconds(job.queued_ns)},
-          {"running_s", seconds(job.running_ns)},
-          {"waiting_s", seconds(job.waiting_ns)},
-          {"paging_s", seconds(job.paging_ns)},
-          {"draining_s", seconds(job.draining_ns)},
-          {"paused_s", seconds(job.paused_ns)},
-          {"held_s", seconds(job.held_ns)},
-          {"busy_s", seconds(job.busy_ns)},
-          {"idle_s", seconds(job.idle_ns)},
-          {"idle_by", idle_by},
-          {"duty_ratio", job.duty_ratio()},
-          {"slowdown_ratio", slowdown > 0 ? Json(slowdown) : Json()},
-          {"out_bytes", job.out_bytes},
-          {"in_bytes", job.in_bytes},
-          {"saved",
-           {{"untouched_bytes", job.saved.untouched_bytes},
-            {"repeated_bytes", job.saved.repeated_bytes},
-            {"unchanged_bytes", job.saved.unchanged_bytes},
-            {"shared_bytes", job.saved.shared_bytes}}},
-          {"swaps_out", job.swaps_out},
-          {"swaps_in", job.swaps_in}};
-}
-
-Json gpu_json(const GpuSummary& gpu) {
-  return {{"index", gpu.gpu.index},
-          {"uuid", text_or_null(gpu.gpu.uuid)},
-          {"name", text_or_null(gpu.gpu.name)},
-          {"simulated", gpu.gpu.simulated},
-          {"running_s", seconds(gpu.running_ns)},
-          {"held_s", seconds(gpu.held_ns)},
-          {"busy_s", seconds(gpu.busy_ns)},
-          {"switching_s", seconds(gpu.switching_ns)},
-          {"duty_ratio", gpu.duty_ratio},
-          {"swaps", gpu.swaps}};
-}
-
-Json swap_json(const Model& model, const Swap& swap) {
-  const SwitchRecord& record = swap.record;
-  Json object;
-  add_time(object, model, swap.at_ns);
-  object["gpu"] = record.gpu_index();
-  object["out_job"] = text_or_null(record.out_job_id());
-  object["in_job"] = text_or_null(record.in_job_id());
-  object["reason"] = record.reason();
-  object["needed_bytes"] = record.needed_bytes();
-  object["moved_bytes"] = record.out_bytes() + record.in_bytes();
-  object["out_bytes"] = record.out_bytes();
-  object["in_bytes"] = record.in_bytes();
-  object["saved"] = bytes_saved(record);
-  const auto decided_ns = static_cast<std::int64_t>(record.decided_at_ns());
-  object["stages"] = {{"total_ns", decided_ns == 0 ? 0 : swap.at_ns - decided_ns},
-                      {"drain_ns", record.drain_ns()},
-                      {"evict_ns", record.evict_ns()},
-                      {"evict_copy_ns", record.evict_copy_ns()},
-                      {"evict_hash_ns", record.evict_hash_ns()},
-                      {"evict_unmap_ns", record.evict_unmap_ns()},
-                      {"load_ns", record.load_ns()},
-                      {"load_create_ns", record.load_create_ns()},
-                      {"load_map_ns", record.load_map_ns()},
-                      {"load_copy_ns", record.load_copy_ns()},
-                      {"load_blocked_ns", record.load_blocked_ns()}};
-  object["link_ratio"] = record.link_ratio() > 0 ? Json(record.link_ratio()) : Json();
-  return object;
-}
-
 Json gap_json(const Model& model, const Gap& gap) {
-  Json object;
-  add_time(object, model, gap.start_ns);
+  Json object = moment_json(model, gap.start_ns);
   object["job"] = gap.job_id;
   object["name"] = model.job_name(gap.job_id);
   object["gang"] = std::to_string(gap.gang);
@@ -123,21 +38,6 @@ Json slice_json(const Model& model, const Gang& gang, const Slice& slice) {
           {"gpus", gpus_in(slice.gpus_mask)},
           {"epoch", text_or_null(epoch_text(slice.generation, slice.counter))},
           {"reason", text_or_null(slice.reason)}};
-}
-
-Json decision_json(const Model& model, const Decision& decision) {
-  Json object;
-  add_time(object, model, decision.at_ns);
-  object["kind"] = decision.record.kind();
-  object["job"] = text_or_null(decision.record.job_id());
-  object["gang"] = std::to_string(decision.record.gang());
-  object["gpus"] = gpus_in(decision.record.gpus_mask());
-  object["reason"] = decision.record.reason();
-  object["figures"] = Json::object();
-  for (const Figure& figure : decision.record.figures()) {
-    object["figures"][figure.name()] = figure.value();
-  }
-  return object;
 }
 
 Json swap_list(const Model& model) {
@@ -228,8 +128,116 @@ std::vector<int> gpus_in(std::uint64_t mask) {
   return gpus;
 }
 
+Json head_json(const Model& model) {
+  return {{"schema", kSchema}, {"simulated", model.simulated}, {"node", text_or_null(model.node)}};
+}
+
+Json moment_json(const Model& model, std::int64_t at_ns) {
+  const auto wall = model.wall_time(at_ns);
+  return {{"at", wall ? Json(*wall) : Json()}, {"mono_ns", at_ns}};
+}
+
+Json job_json(const JobSummary& job) {
+  Json idle_by = Json::object();
+  for (const auto& [cause, ns] : job.idle_by_ns) idle_by[cause] = seconds(ns);
+  const double slowdown = job.slowdown_ratio();
+  return {{"id", job.id},
+          {"name", job.name},
+          {"team", text_or_null(job.team)},
+          {"user", text_or_null(job.user)},
+          {"wall_s", seconds(job.wall_ns)},
+          {"queued_s", seconds(job.queued_ns)},
+          {"running_s", seconds(job.running_ns)},
+          {"waiting_s", seconds(job.waiting_ns)},
+          {"paging_s", seconds(job.paging_ns)},
+          {"draining_s", seconds(job.draining_ns)},
+          {"paused_s", seconds(job.paused_ns)},
+          {"held_s", seconds(job.held_ns)},
+          {"busy_s", seconds(job.busy_ns)},
+          {"idle_s", seconds(job.idle_ns)},
+          {"idle_by", idle_by},
+          {"duty_ratio", job.duty_ratio()},
+          {"slowdown_ratio", slowdown > 0 ? Json(slowdown) : Json()},
+          {"out_bytes", job.out_bytes},
+          {"in_bytes", job.in_bytes},
+          {"saved",
+           {{"untouched_bytes", job.saved.untouched_bytes},
+            {"repeated_bytes", job.saved.repeated_bytes},
+            {"unchanged_bytes", job.saved.unchanged_bytes},
+            {"shared_bytes", job.saved.shared_bytes}}},
+          {"swaps_out", job.swaps_out},
+          {"swaps_in", job.swaps_in}};
+}
+
+Json gpu_json(const GpuSummary& gpu) {
+  return {{"index", gpu.gpu.index},
+          {"uuid", text_or_null(gpu.gpu.uuid)},
+          {"name", text_or_null(gpu.gpu.name)},
+          {"simulated", gpu.gpu.simulated},
+          {"running_s", seconds(gpu.running_ns)},
+          {"held_s", seconds(gpu.held_ns)},
+          {"busy_s", seconds(gpu.busy_ns)},
+          {"switching_s", seconds(gpu.switching_ns)},
+          {"duty_ratio", gpu.duty_ratio},
+          {"swaps", gpu.swaps}};
+}
+
+Json swap_json(const Model& model, const Swap& swap) {
+  const SwitchRecord& record = swap.record;
+  Json object = moment_json(model, swap.at_ns);
+  object["gpu"] = record.gpu_index();
+  object["out_job"] = text_or_null(record.out_job_id());
+  object["in_job"] = text_or_null(record.in_job_id());
+  object["reason"] = record.reason();
+  object["needed_bytes"] = record.needed_bytes();
+  object["moved_bytes"] = record.out_bytes() + record.in_bytes();
+  object["out_bytes"] = record.out_bytes();
+  object["in_bytes"] = record.in_bytes();
+  object["saved"] = bytes_saved(record);
+  const auto decided_ns = static_cast<std::int64_t>(record.decided_at_ns());
+  object["stages"] = {{"total_ns", decided_ns == 0 ? 0 : swap.at_ns - decided_ns},
+                      {"drain_ns", record.drain_ns()},
+                      {"evict_ns", record.evict_ns()},
+                      {"evict_copy_ns", record.evict_copy_ns()},
+                      {"evict_hash_ns", record.evict_hash_ns()},
+                      {"evict_unmap_ns", record.evict_unmap_ns()},
+                      {"load_ns", record.load_ns()},
+                      {"load_create_ns", record.load_create_ns()},
+                      {"load_map_ns", record.load_map_ns()},
+                      {"load_copy_ns", record.load_copy_ns()},
+                      {"load_blocked_ns", record.load_blocked_ns()}};
+  object["link_ratio"] = record.link_ratio() > 0 ? Json(record.link_ratio()) : Json();
+  return object;
+}
+
+Json decision_json(const Model& model, const Decision& decision) {
+  Json object = moment_json(model, decision.at_ns);
+  object["kind"] = decision.record.kind();
+  object["job"] = text_or_null(decision.record.job_id());
+  object["gang"] = std::to_string(decision.record.gang());
+  object["gpus"] = gpus_in(decision.record.gpus_mask());
+  object["reason"] = decision.record.reason();
+  object["figures"] = Json::object();
+  for (const Figure& figure : decision.record.figures()) {
+    object["figures"][figure.name()] = figure.value();
+  }
+  return object;
+}
+
+Json problem_list(const Model& model) {
+  Json list = Json::array();
+  for (const Problem& problem : model.problems) {
+    Json line = moment_json(model, problem.at_ns);
+    line["job"] = text_or_null(problem.record.job_id());
+    line["what"] = problem.record.what();
+    line["text"] = problem.record.text();
+    list.push_back(line);
+  }
+  return list;
+}
+
 Json summary_json(const Model& model, const Summary& summary) {
-  Json object = head(model);
+  Json object = head_json(model);
   Json& inner = object["summary"];
   inner["span_s"] = seconds(summary.span_ns);
   inner["has_activity"] = model.has_activity;
@@ -237,28 +245,20 @@ Json summary_json(const Model& model, const Summary& summary) {
   for (const JobSummary& job : summary.jobs) inner["jobs"].push_back(job_json(job));
   inner["gpus"] = Json::array();
   for (const GpuSummary& gpu : summary.gpus) inner["gpus"].push_back(gpu_json(gpu));
-  inner["problems"] = Json::array();
-  for (const Problem& problem : model.problems) {
-    Json line;
-    add_time(line, model, problem.at_ns);
-    line["job"] = text_or_null(problem.record.job_id());
-    line["what"] = problem.record.what();
-    line["text"] = problem.record.text();
-    inner["problems"].push_back(line);
-  }
+  inner["problems"] = problem_list(model);
   inner["unknown_records"] = model.unknown_records;
   return object;
 }
 
 Json swaps_json(const Model& model) {
-  Json object = head(model);
+  Json object = head_json(model);
   object["swaps"] = swap_list(model);
   return object;
 }
 
 Json gaps_json(const Model& model, const std::vector<Gap>& longest,
                const std::vector<GapBucket>& histogram) {
-  Json object = head(model);
+  Json object = head_json(model);
   object["gaps"] = Json::array();
   for (const Gap& gap : longest) object["gaps"].push_back(gap_json(model, gap));
   object["histogram"] = Json::array();
@@ -272,7 +272,7 @@ Json gaps_json(const Model& model, const std::vector<Gap>& longest,
 }
 
 Json timeline_json(const Model& model, std::int64_t from_ns, std::int64_t to_ns) {
-  Json object = head(model);
+  Json object = head_json(model);
   object["from_mono_ns"] = from_ns;
   object["to_mono_ns"] = to_ns;
   object["slices"] = Json::array();

@@ -19,6 +19,16 @@ Json timeline_json(const Model& model, std::int64_t from_ns, std::int64_t to_ns)
 /// Everything the model has: `export --format json`.
 Json export_json(const Model& model);
 
+/// Parts that several of those objects share. `head_json`: schema, simulated, node. `moment_json`:
+/// `at` (wall time; null where the trace has no anchor) and `mono_ns`.
+Json head_json(const Model& model);
+Json moment_json(const Model& model, std::int64_t at_ns);
+Json job_json(const JobSummary& job);
+Json gpu_json(const GpuSummary& gpu);
+Json swap_json(const Model& model, const Swap& swap);
+Json decision_json(const Model& model, const Decision& decision);
+Json problem_list(const Model& model);
+
 /// An epoch as users see it: "3.17" (generation.counter); empty for none.
 std::string epoch_text(std::uint64_t generation, std::uint64_t counter);
 

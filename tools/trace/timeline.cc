@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/cli/format.h"
 #include "tools/cli/table.h"
-#include "tools/trace/summary.h"
+#include "tools/trace/timeline_rows.h"
 
 namespace plexrl::trace {
 namespace {
@@ -20,9 +20,6 @@ struct Look {
   const char* unicode;  ///< one column
   const char* colour;   ///< SGR parameters
 };
-
-// Of a slice that is part of a running one: nothing is outstanding.
-constexpr const char* kHeldIdle = "held idle";
 
 // In order of what is shown when two states take as much of a cell.
 constexpr std::array<Look, 8> kLooks = {{
@@ -45,79 +42,11 @@ int look_of(const std::string& state) {
   return kNothing;
 }
 
-struct Row {
-  std::string label;
-  std::vector<Slice> slices;
-};
-
-// Between the end of one holder's draining and the beginning of the next one's loading nobody holds
-// the GPU, but it is busy moving bytes out.
-void add_evictions(const Model& model, const Gpu& gpu, Row& row) {
-  Pieces held;
-  for (const Slice& slice : row.slices) held.emplace_back(slice.start_ns, slice.end_ns);
-  for (const auto& [start, end] : subtract(switches_of(model, gpu.index), merge(held))) {
-    row.slices.push_back({start, end, "loading", 0, 0, 0, ""});
-  }
-}
-
-// The gang's slices, with running ones cut where they are busy and where they are not.
-std::vector<Slice> split_at_gaps(const Gang& gang, const Pieces& gaps) {
-  std::vector<Slice> slices;
-  auto next = gaps.begin();
-  for (const Slice& slice : gang.slices) {
-    while (next != gaps.end() && next->second <= slice.start_ns) ++next;
-    std::int64_t at = slice.start_ns;
-    const auto until = [&](std::int64_t end, const char* state) {
-      if (end <= at) return;
-      Slice piece = slice;
-      piece.start_ns = at;
-      piece.end_ns = at = end;
-      piece.state = state;
-      slices.push_back(std::move(piece));
-    };
-    for (auto gap = next;
-         slice.state == "running" && gap != gaps.end() && gap->first < slice.end_ns; ++gap) {
-      until(gap->first, "running");
-      until(std::min(gap->second, slice.end_ns), kHeldIdle);
-    }
-    until(slice.end_ns, slice.state.c_str());
-  }
-  return slices;
-}
-
-std::vector<Row> rows_of(const Model& model) {
-  std::vector<Row> rows;
-  const auto gaps = gaps_by_gang(model);
-  std::map<const Gang*, std::vector<Slice>> shown;
-  for (const Gang& gang : model.gangs) {
-    const auto its = gaps.find({gang.job_id, gang.id});
-    shown[&gang] = its == gaps.end() ? gang.slices : split_at_gaps(gang, its->second);
-  }
-  for (const Gpu& gpu : model.gpus) {
-    Row& row = rows.emplace_back();
-    row.label = absl::StrCat("GPU ", gpu.index);
-    for (const Gang& gang : model.gangs) {
-      for (const Slice& slice : shown[&gang]) {
-        const bool holds = slice.state == "running" || slice.state == kHeldIdle ||
-                           slice.state == "loading" || slice.state == "draining";
-        if (holds && ((slice.gpus_mask >> gpu.index) & 1) != 0) row.slices.push_back(slice);
-      }
-    }
-    add_evictions(model, gpu, row);
-  }
-  for (const Gang& gang : model.gangs) {
-    const bool only_gang = model.gangs_of(gang.job_id).size() == 1;
-    const std::string name = model.job_name(gang.job_id);
-    rows.push_back({only_gang ? name : absl::StrCat(name, "/", gang.id), shown[&gang]});
-  }
-  return rows;
-}
-
 // The state with most time in each cell, or kNothing where less than half of it is known.
-std::vector<int> cells_of(const Row& row, const TimelineView& view, int count) {
+std::vector<int> cells_of(const TimelineRow& row, const TimelineView& view, int count) {
   const double cell_ns = static_cast<double>(view.to_ns - view.from_ns) / count;
   std::vector<std::array<double, kLooks.size()>> time(count);
-  for (const Slice& slice : row.slices) {
+  for (const TimelineSlice& slice : row.slices) {
     const int look = look_of(slice.state);
     const double begin = static_cast<double>(std::max(slice.start_ns, view.from_ns) - view.from_ns);
     const double end = static_cast<double>(std::min(slice.end_ns, view.to_ns) - view.from_ns);
@@ -176,14 +105,15 @@ std::string legend(const TimelineView& view) {
 }  // namespace
 
 std::string draw_timeline(const Model& model, const TimelineView& view) {
-  const auto rows = rows_of(model);
+  const auto rows = timeline_rows(model);
   size_t label_width = 0;
-  for (const Row& row : rows) label_width = std::max(label_width, cli::display_width(row.label));
+  for (const TimelineRow& row : rows)
+    label_width = std::max(label_width, cli::display_width(row.label));
   label_width = std::min<size_t>(label_width, kLongestLabel);
   const int cells = std::max(1, std::max(view.columns, 40) - static_cast<int>(label_width) - 1);
 
   std::string out = scale(model, view, label_width, cells);
-  for (const Row& row : rows) {
+  for (const TimelineRow& row : rows) {
     std::string label = cli::printable(row.label);
     if (cli::display_width(label) > label_width) label.resize(label_width);
     out += padded(label, label_width) + " ";

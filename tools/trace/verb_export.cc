@@ -1,8 +1,9 @@
 #include <unistd.h>
 
-#include <cstring>
+#include <cerrno>
 #include <fstream>
 #include <iostream>
+#include <system_error>
 
 #include "tools/cli/exit_status.h"
 #include "tools/trace/export_csv.h"
@@ -21,12 +22,7 @@ std::string exported(const Model& model, const std::string& format) {
 
 }  // namespace
 
-int write_export(const Model& model, const VerbOptions& options) {
-  if (options.output.empty() && options.format == "perfetto" && isatty(STDOUT_FILENO)) {
-    std::cerr << "plexrl-trace: a Perfetto trace is binary: name a file with --output\n";
-    return cli::kUsage;
-  }
-  const std::string bytes = exported(model, options.format);
+int write_output(const std::string& bytes, const VerbOptions& options) {
   if (options.output.empty()) {
     std::cout << bytes << std::flush;
     return std::cout ? cli::kDone : cli::kFailed;
@@ -34,10 +30,18 @@ int write_export(const Model& model, const VerbOptions& options) {
   std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
   file << bytes << std::flush;
   if (!file) {
-    std::cerr << "plexrl-trace: " << options.output << ": " << strerror(errno) << "\n";
+    std::cerr << "plexrl-trace: " << options.output << ": " << std::generic_category().message(errno) << "\n";
     return cli::kFailed;
   }
   return cli::kDone;
+}
+
+int write_export(const Model& model, const VerbOptions& options) {
+  if (options.output.empty() && options.format == "perfetto" && isatty(STDOUT_FILENO)) {
+    std::cerr << "plexrl-trace: a Perfetto trace is binary: name a file with --output\n";
+    return cli::kUsage;
+  }
+  return write_output(exported(model, options.format), options);
 }
 
 }  // namespace plexrl::trace

@@ -15,14 +15,21 @@ struct VerbOptions {
   int width = 0;                               ///< of the timeline; 0: the terminal's
   std::size_t top = 10;                        ///< of gaps
   std::string format;                          ///< of export
-  std::string output;                          ///< of export; empty: stdout
+  std::string output;                          ///< of export and report; empty: stdout
+  std::string job_at;                          ///< of why: JOB@TIME
 };
 
 int print_summary(const Model& model, const VerbOptions& options);
 int print_timeline(const Model& model, const VerbOptions& options);
 int print_swaps(const Model& model, const VerbOptions& options);
 int print_gaps(const Model& model, const VerbOptions& options);
+int print_why(const Model& model, const VerbOptions& options);
+int print_diff(const Model& a, const Model& b, const VerbOptions& options);
 int write_export(const Model& model, const VerbOptions& options);
+int write_report(const Model& model, const VerbOptions& options);
+
+/// Writes to the file that `options` names, else to stdout; says so on stderr when it can't.
+int write_output(const std::string& bytes, const VerbOptions& options);
 
 /// "node a, 12.3 s, simulated GPU": the line above each table.
 std::string heading(const Model& model);

@@ -3,13 +3,15 @@
 #include <unistd.h>
 
 #include <map>
+#include <stdexcept>
 
+#include "tools/cli/exit_status.h"
 #include "tools/cli/format.h"
+#include "tools/cli/job_match.h"
 #include "tools/cli/nearest.h"
 #include "tools/cli/socket_path.h"
 #include "tools/cli/table.h"
 #include "tools/ctl/answer.h"
-#include "tools/ctl/job_match.h"
 #include "tools/ctl/verbs.h"
 
 namespace plexrl::cli {
@@ -17,11 +19,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Env env_of(std::map<std::string, std::string> variables) {
+Env env_of(const std::map<std::string, std::string>& variables) {
   return [variables](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   };
+}
+
+TEST(GuardedMain, AnExceptionIsAFailureAndNoCrash) {
+  const auto throws = [](int, char**) -> int { throw std::runtime_error("no memory"); };
+  EXPECT_EQ(guarded_main("tool", throws, 0, nullptr), kFailed);
+  const auto counts = [](int argc, char**) { return argc; };
+  EXPECT_EQ(guarded_main("tool", counts, 2, nullptr), kUsage);
 }
 
 TEST(Format, HasThreeDigitsAndAUnit) {
@@ -87,18 +96,7 @@ TEST(SocketPaths, ARelativeFolderCountsAsUnset) {
             getuid() == 0 ? "/var/lib/plexrl" : "/h/.local/state/plexrl");
 }
 
-}  // namespace
-}  // namespace plexrl::cli
-
-namespace plexrl::ctl {
-namespace {
-
-using ::testing::HasSubstr;
-
-const Json kJobs = Json::parse(R"([
-  {"id": "aa11", "name": "ppo", "state": "running", "hbm_bytes": 1073741824, "share_ratio": 0.5,
-   "gangs": [{"id": "1", "gpus": [0, 1], "waits_for": "job 'eval': holder drains"}]},
-  {"id": "aa22", "name": "eval"}, {"id": "bb33", "name": "eval"}])");
+const std::vector<NamedJob> kJobs = {{"aa11", "ppo"}, {"aa22", "eval"}, {"bb33", "eval"}};
 
 TEST(FindJob, TakesAnIdAUniquePrefixOrAName) {
   EXPECT_EQ(*find_job(kJobs, "aa22"), "aa22");
@@ -112,6 +110,19 @@ TEST(FindJob, SaysWhichJobsFit) {
   EXPECT_THAT(std::string(find_job(kJobs, "pppo").status().message()),
               HasSubstr("did you mean ppo?"));
 }
+
+}  // namespace
+}  // namespace plexrl::cli
+
+namespace plexrl::ctl {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Json kJobs = Json::parse(R"([
+  {"id": "aa11", "name": "ppo", "state": "running", "hbm_bytes": 1073741824, "share_ratio": 0.5,
+   "gangs": [{"id": "1", "gpus": [0, 1], "waits_for": "job 'eval': holder drains"}]},
+  {"id": "aa22", "name": "eval"}, {"id": "bb33", "name": "eval"}])");
 
 TEST(Tables, ShowWhatIsThereAndLeaveTheRestEmpty) {
   const std::string table = jobs_table(kJobs);

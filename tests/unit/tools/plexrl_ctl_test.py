@@ -209,7 +209,7 @@ class Trace(Case):
         self.assertEqual(status, 2)
         self.assertIn("did you mean summary?", err)
         for arguments in ([], ["export"], ["export", "--format", "pdf"], ["timeline", "--from", "soon"],
-                          ["timeline", "--width", "3"]):
+                          ["timeline", "--width", "3"], ["why"], ["diff", "a"]):
             self.assertEqual(self.call(TRACE, *arguments)[0], 2, arguments)
 
     def test_no_trace_is_said_with_the_places_searched(self):
@@ -226,6 +226,34 @@ class Trace(Case):
             status, out, err = self.call(TRACE, "timeline", *arguments, str(file))
             self.assertEqual((status, out), (1, ""))
             self.assertIn("--from 60m00s lies past the end of the trace", err)
+
+    def test_a_moment_is_asked_for_with_its_job(self):
+        file = self.root / "000000.plxt"
+        file.write_bytes(b"")
+        status, out, err = self.call(TRACE, "why", "ppo", str(file))
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("'ppo' is not JOB@TIME", err)
+        status, out, err = self.call(TRACE, "why", "ppo@0s", str(file))
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("no job 'ppo'", err)
+
+    def test_a_diff_needs_both_runs(self):
+        file = self.root / "000000.plxt"
+        file.write_bytes(b"")
+        status, out, err = self.call(TRACE, "diff", str(file), str(self.root / "none"))
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("none", err)
+        status, out, _ = self.call(TRACE, "diff", "--json", str(file), str(file))
+        self.assertEqual((status, json.loads(out)["diff"]["jobs"]), (0, []))
+
+    def test_a_report_is_a_file_or_says_why_not(self):
+        file, page = self.root / "000000.plxt", self.root / "run.html"
+        file.write_bytes(b"")
+        self.assertEqual(self.call(TRACE, "report", "--output", str(page), str(file)), (0, "", ""))
+        self.assertIn("<title>PlexRL trace</title>", page.read_text())
+        status, _, err = self.call(TRACE, "report", "--output", str(self.root / "no/run.html"), str(file))
+        self.assertEqual(status, 1)
+        self.assertIn("no/run.html: No such file or directory", err)
 
     def test_what_is_no_trace_is_said_and_is_a_failure(self):
         file = self.root / "000000.plxt"

@@ -1,17 +1,13 @@
-#include "tools/ctl/job_match.h"
-
-#include <vector>
+#include "tools/cli/job_match.h"
 
 #include "absl/strings/str_cat.h"
 #include "tools/cli/nearest.h"
-#include "tools/ctl/answer.h"
 
-namespace plexrl::ctl {
+namespace plexrl::cli {
 
-absl::StatusOr<std::string> find_job(const Json& jobs, const std::string& word) {
+absl::StatusOr<std::string> find_job(const std::vector<NamedJob>& jobs, const std::string& word) {
   std::vector<std::string> by_name, by_prefix, names;
-  for (const Json& job : jobs) {
-    const std::string id = text_of(job, "id"), name = text_of(job, "name");
+  for (const auto& [id, name] : jobs) {
     if (id == word) return id;
     if (name == word) by_name.push_back(id);
     if (id.rfind(word, 0) == 0) by_prefix.push_back(id);
@@ -20,7 +16,7 @@ absl::StatusOr<std::string> find_job(const Json& jobs, const std::string& word) 
   const auto& found = by_name.empty() ? by_prefix : by_name;
   if (found.size() == 1) return found.front();
   if (found.empty()) {
-    return absl::NotFoundError(absl::StrCat("no job '", word, "'", cli::did_you_mean(word, names)));
+    return absl::NotFoundError(absl::StrCat("no job '", word, "'", did_you_mean(word, names)));
   }
   std::string ids;
   for (const std::string& id : found) absl::StrAppend(&ids, " ", id);
@@ -28,4 +24,4 @@ absl::StatusOr<std::string> find_job(const Json& jobs, const std::string& word) 
       absl::StrCat("'", word, "' fits ", found.size(), " jobs, use an id:", ids));
 }
 
-}  // namespace plexrl::ctl
+}  // namespace plexrl::cli

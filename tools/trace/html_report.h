@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/trace/report_json.h"
+#include "tools/trace/timeline_rows.h"
+
+/// The page of `plexrl-trace report`: one HTML file that loads nothing else.
+namespace plexrl::trace {
+
+/// report_page.html, with a mark where the data go.
+extern const char kReportPage[];
+
+/// How much of a trace a page holds, so that it opens in a browser whatever the trace's length.
+struct ReportLimits {
+  std::size_t slices = 200'000;  ///< of all rows; shorter ones are joined to what is before them
+  std::size_t swaps = 500;       ///< the longest
+  std::size_t gaps = 30;         ///< the longest
+  std::size_t duty_bins = 240;   ///< equal pieces of the whole time
+};
+
+/// What the page shows; everything that comes from jobs is text in it.
+Json report_data(const Model& model, const ReportLimits& limits = {});
+std::string html_report(const Model& model, const ReportLimits& limits = {});
+
+/// Leaves at most `most` slices (or one a row): the longest ones. A shorter one becomes part of
+/// what is close before it, else it goes. Returns the length from which on all were kept; 0: all
+/// were.
+std::int64_t thin_rows(std::vector<TimelineRow>& rows, std::size_t most);
+
+}  // namespace plexrl::trace

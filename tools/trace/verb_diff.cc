@@ -1,0 +1,84 @@
+#include <cmath>
+#include <iostream>
+
+#include "tools/cli/exit_status.h"
+#include "tools/cli/format.h"
+#include "tools/cli/table.h"
+#include "tools/trace/diff.h"
+#include "tools/trace/verbs.h"
+
+namespace plexrl::trace {
+namespace {
+
+using cli::Table;
+constexpr auto kRight = Table::Align::kRight;
+
+std::string value_text(const std::string& key, double value) {
+  if (key == "slowdown_ratio") {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2fx", value);
+    return value > 0 ? text : "";
+  }
+  if (key.ends_with("_ratio")) return cli::format_ratio(value);
+  if (key.ends_with("_bytes")) return cli::format_bytes(value);
+  if (key.ends_with("_s")) return cli::format_ns(value * 1e9);
+  return std::to_string(std::llround(value));
+}
+
+// Of ratios the difference in points, of all else the relative one.
+std::string change_text(const std::string& key, double a, double b) {
+  char text[32];
+  if (key.ends_with("_ratio") && key != "slowdown_ratio") {
+    std::snprintf(text, sizeof text, "%+.1f points", (b - a) * 100);
+  } else if (a == b) {
+    return "same";
+  } else if (a == 0) {
+    return "";
+  } else {
+    std::snprintf(text, sizeof text, "%+.1f %%", (b / a - 1) * 100);
+  }
+  return text;
+}
+
+void print_pair(const JobPair& pair, Table& table) {
+  std::string name = cli::printable(pair.name);
+  for (const JobFigure& figure : job_figures()) {
+    const double a = pair.a == nullptr ? 0 : figure.of(*pair.a);
+    const double b = pair.b == nullptr ? 0 : figure.of(*pair.b);
+    if (a == 0 && b == 0) continue;
+    table.add_row({name, figure.key, pair.a == nullptr ? "" : value_text(figure.key, a),
+                   pair.b == nullptr ? "" : value_text(figure.key, b),
+                   pair.a == nullptr || pair.b == nullptr ? "" : change_text(figure.key, a, b)});
+    name.assign(1, ' ');
+  }
+}
+
+void print_gpus(const Summary& a, const Summary& b, Table& table) {
+  for (const GpuSummary& gpu : a.gpus) {
+    for (const GpuSummary& other : b.gpus) {
+      if (gpu.gpu.index != other.gpu.index) continue;
+      table.add_row({"GPU " + std::to_string(gpu.gpu.index), "duty_ratio",
+                     value_text("duty_ratio", gpu.duty_ratio),
+                     value_text("duty_ratio", other.duty_ratio),
+                     change_text("duty_ratio", gpu.duty_ratio, other.duty_ratio)});
+    }
+  }
+}
+
+}  // namespace
+
+int print_diff(const Model& a, const Model& b, const VerbOptions& options) {
+  if (options.json) {
+    std::cout << diff_json(a, b).dump() << "\n";
+    return cli::kDone;
+  }
+  const Summary first = summarize(a), second = summarize(b);
+  std::cout << "A: " << heading(a) << "B: " << heading(b) << "\n";
+  Table table({{"JOB"}, {"FIGURE"}, {"A", kRight}, {"B", kRight}, {"CHANGE", kRight}});
+  for (const JobPair& pair : pair_jobs(first, second)) print_pair(pair, table);
+  print_gpus(first, second, table);
+  std::cout << (table.empty() ? "neither run has a job\n" : table.str());
+  return cli::kDone;
+}
+
+}  // namespace plexrl::trace
