@@ -61,7 +61,7 @@ Known find_other(std::string_view name, const RealLibrary& library) noexcept {
 #define NVML_API(symbol, cls, params, args) #symbol,
 #include "interpose/nvml_api.def"
 #undef NVML_API
-#define NCCL_API(symbol, result, cls, params, args) #symbol, "p" #symbol,
+#define NCCL_API(symbol, result, cls, params, args) #symbol, ("p" #symbol),
 #include "interpose/nccl_api.def"
 #undef NCCL_API
 #define VERBS_API(symbol, result, cls, params, args) #symbol,

@@ -13,6 +13,9 @@ namespace {
 /// What the driver's cuMemAllocPitch aligns rows to on every device so far.
 constexpr std::size_t kPitchAlignment = 512;
 
+constexpr PinReason kDmaBuf = {"exported as a dma-buf", wire::MemoryKind::kRdma};
+constexpr PinReason kSyncMemops = {"attribute SYNC_MEMOPS set", {}};
+
 std::optional<Process::Backing> backing_of(std::uint64_t address) {
   Process* const process = Process::started();
   return process == nullptr ? std::nullopt : process->backing(address);
@@ -22,16 +25,15 @@ std::optional<Process::Backing> backing_of(std::uint64_t address) {
 /// which says something of a mapping that would be lost with it: they stay in HBM. Memory that
 /// another process of the job moves keeps the GPUs of this one instead.
 template <typename Call>
-CUresult hand_out(const Process::Backing& memory, std::size_t bytes, const char* reason,
+CUresult hand_out(const Process::Backing& memory, std::size_t bytes, const PinReason& reason,
                   Call call) {
   Process& process = *Process::started();
   gate.enter_host();
-  const Pins::Hold held = process.pins.hold(memory.device, memory.address, bytes, reason);
-  const CUresult result = held == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call();
-  if (held == Pins::Hold::kHeld && result != CUDA_SUCCESS) {
-    process.pins.let_go(memory.device, memory.address, bytes);
-  }
-  if (held == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) note_exclusive(reason);
+  Pins::Held held{};
+  const Pins::Hold answer = process.pins.hold(memory.device, memory.address, bytes, reason, &held);
+  const CUresult result = answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call();
+  if (answer == Pins::Hold::kHeld && result != CUDA_SUCCESS) process.pins.let_go(held);
+  if (answer == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) note_exclusive(reason.text);
   gate.leave();
   process.agent.notify();
   return result;
@@ -150,7 +152,7 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
       return driver.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
     };
     const auto memory = backing_of(dptr);
-    return memory ? hand_out(*memory, size, "exported as a dma-buf", call) : call();
+    return memory ? hand_out(*memory, size, kDmaBuf, call) : call();
   });
 }
 
@@ -161,7 +163,7 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
     auto memory = backing_of(ptr);
     if (!memory) return call();
     memory->address = memory->start;
-    return hand_out(*memory, memory->bytes, "attribute SYNC_MEMOPS set", call);
+    return hand_out(*memory, memory->bytes, kSyncMemops, call);
   });
 }
 

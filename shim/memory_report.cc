@@ -40,9 +40,9 @@ wire::Kinds MemoryReporter::compose_kinds(const Devices::Attached& attached) con
   wire::Kinds kinds{};
   kinds.gpu = attached.gpu;
   bool is_pinned = false;
-  for (int kind = 0; kind < wire::kMemoryKinds; ++kind) {
-    const RangeTable::Totals totals =
-        ranges_.totals(attached.device, static_cast<wire::MemoryKind>(kind));
+  const auto all = ranges_.shown_totals(attached.device);
+  for (std::size_t kind = 0; kind < all.size(); ++kind) {
+    const RangeTable::Totals& totals = all[kind];
     kinds.kinds[kind] = {totals.resident + totals.moving, totals.host, totals.unbacked,
                          totals.pinned};
     is_pinned = is_pinned || totals.pinned != 0;

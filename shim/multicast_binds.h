@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "interpose/cuda_api.h"
+#include "shim/pins.h"
 
 namespace plexrl::shim {
 
@@ -21,9 +22,7 @@ class MulticastBinds {
     std::size_t bytes;
     CUdevice device;
     std::uint64_t address;  ///< of the memory, as the pager has it
-    /// Of the range that Pins holds for it; 0: none. Memory that was freed while it was bound has
-    /// nothing to let go of, and its address may be another range's.
-    std::uint64_t held_range = 0;
+    std::optional<Pins::Held> held = {};
     /// As the driver was told: offset in the object, bytes. It wants them back in the same pieces.
     std::vector<std::pair<std::size_t, std::size_t>> pieces = {};
   };

@@ -15,7 +15,7 @@
 namespace plexrl::shim {
 namespace {
 
-constexpr const char* kReason = "bound to a multicast object";
+constexpr PinReason kReason = {"bound to a multicast object", {}};
 
 /// Takes back what was bound in pieces. The first error; what comes before it is unbound.
 CUresult unbind_pieces(MulticastBinds::Bind* what) {
@@ -52,15 +52,16 @@ CUresult bind_pieces(Process& process, MulticastBinds::Bind* what,
 template <typename Call>
 CUresult bind(Process& process, MulticastBinds::Bind what, Call call) {
   gate.enter_host();
-  const Pins::Hold held = process.pins.hold(what.device, what.address, what.bytes, kReason);
-  const CUresult result = held == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call(&what);
+  Pins::Held held{};
+  const Pins::Hold answer =
+      process.pins.hold(what.device, what.address, what.bytes, kReason, &held);
+  const CUresult result = answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call(&what);
   if (result == CUDA_SUCCESS) {
-    if (held == Pins::Hold::kNotOwned) note_exclusive(kReason);  // another process moves it
-    const auto range = held == Pins::Hold::kHeld ? ranges().describe(what.address) : std::nullopt;
-    if (range) what.held_range = range->identifier;
+    if (answer == Pins::Hold::kNotOwned) note_exclusive(kReason.text);  // another process moves it
+    if (answer == Pins::Hold::kHeld) what.held = held;
     process.multicast.add(what);
-  } else if (held == Pins::Hold::kHeld) {
-    process.pins.let_go(what.device, what.address, what.bytes);
+  } else if (answer == Pins::Hold::kHeld) {
+    process.pins.let_go(held);
   }
   gate.leave();
   process.agent.notify();
@@ -112,9 +113,8 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, 
       process->multicast.add(*bound);
       return result;
     }
-    const auto range = ranges().describe(bound->address);
-    if (range && range->identifier == bound->held_range) {
-      process->pins.let_go(bound->device, bound->address, bound->bytes);
+    if (bound->held) {
+      process->pins.let_go(*bound->held);
       process->agent.notify();
     }
     return result;

@@ -12,7 +12,7 @@ namespace plexrl::shim {
 /// process outside of the job. It stays in HBM, under the same handles, until whoever holds it lets
 /// go or the memory is freed, and is charged as what can't be paged.
 ///
-/// Threads: any job thread, inside an open gate.
+/// Threads: any job thread; `hold` inside an open gate.
 class Pins {
  public:
   Pins(RangeTable& ranges, Devices& devices) noexcept : ranges_(ranges), devices_(devices) {}
@@ -22,9 +22,18 @@ class Pins {
     kNoRoom,    ///< what other jobs have been promised does not leave so much HBM
     kNotOwned,  ///< another process of the job moves it, or it is not ours
   };
-  /// `address` as the pager has it. `reason` is shown to the user and must live for ever.
-  Hold hold(CUdevice device, std::uint64_t address, std::size_t bytes, const char* reason);
-  void let_go(CUdevice device, std::uint64_t address, std::size_t bytes);
+  /// One hold, for `let_go`. It may outlive its memory; what is at the address then is left alone.
+  struct Held {
+    CUdevice device;
+    std::uint64_t address;  ///< as the pager has it
+    std::size_t bytes;
+    std::uint64_t range;  ///< identifier
+    const PinReason* reason;
+  };
+  /// `address` as the pager has it. `*held` is written where the memory is held.
+  Hold hold(CUdevice device, std::uint64_t address, std::size_t bytes, const PinReason& reason,
+            Held* held);
+  void let_go(const Held& held);
 
  private:
   RangeTable& ranges_;

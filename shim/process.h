@@ -13,6 +13,7 @@
 #include "shim/pager.h"
 #include "shim/pins.h"
 #include "shim/pools.h"
+#include "shim/registrations.h"
 #include "shim/sharing.h"
 #include "shim/slab_worker.h"
 #include "shim/unpageable.h"
@@ -79,6 +80,7 @@ class Process {
   Vmm vmm;
   Pins pins;
   MulticastBinds multicast;
+  Registrations registrations;
   LeaseKeeper keeper;
   MemoryReporter reporter;
   Agent agent;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "interpose/cuda_api.h"
@@ -55,6 +56,12 @@ struct Chunk {
   std::uint32_t pins = 0;  ///< holds that keep it in HBM; of RangeTable, under its lock
 };
 
+/// Why memory has to stay in HBM, as the user is told. Lives for ever.
+struct PinReason {
+  const char* text;
+  std::optional<wire::MemoryKind> kind;  ///< it is shown as; none: as what it is without the pin
+};
+
 /// Who gives a range its physical memory.
 enum class Backing : std::uint8_t {
   kOwnChunks,  ///< cuMemCreate by this process's pager
@@ -89,8 +96,8 @@ struct Range {
   std::vector<Alias> aliases;                     ///< likewise
   std::optional<CUmemAllocationProp> properties;  ///< as the job asked; none: the pager's usual
   // Of RangeTable, under its lock.
-  const char* pin_reason = nullptr;  ///< of its first pin
-  std::uint32_t claims = 0;          ///< chunks in state kMoving
+  std::vector<std::pair<const PinReason*, std::uint32_t>> pin_reasons;  ///< and how many pins each
+  std::uint32_t claims = 0;                                             ///< chunks in state kMoving
   bool doomed = false;  ///< freed while claimed: whoever settles the last claim releases it
 };
 

@@ -478,12 +478,6 @@ RangeTable::Totals RangeTable::totals(CUdevice device) const {
   return sum;
 }
 
-RangeTable::Totals RangeTable::totals(CUdevice device, wire::MemoryKind kind) const {
-  const std::lock_guard lock(mutex_);
-  const auto it = totals_.find({device, kind});
-  return it == totals_.end() ? Totals{} : it->second;
-}
-
 std::uint64_t RangeTable::charged_bytes(CUdevice device) const {
   const Totals sum = totals(device);
   return sum.resident + sum.host + sum.unbacked + sum.moving + sum.lost;

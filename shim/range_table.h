@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -127,12 +128,17 @@ class RangeTable {
                                                                   std::size_t most) const;
   // Memory that others than this process's gated calls read or write. The caller is inside an open
   // gate, so that the chunks are in HBM.
-  /// Keeps the chunks behind the bytes in HBM until as many `unpin` or the range's end. `*fresh` is
-  /// the sum of those that were not pinned before. `reason` must live for ever. False: they are not
-  /// all chunks of one own range.
-  bool pin(std::uint64_t address, std::size_t bytes, const char* reason, std::uint64_t* fresh);
-  /// Returns the sum of the chunks that are not pinned any more.
-  std::uint64_t unpin(std::uint64_t address, std::size_t bytes);
+  struct Pinned {
+    std::uint64_t range;  ///< its identifier
+    std::uint64_t fresh;  ///< sum of the chunks that were not pinned before
+  };
+  /// Keeps the chunks behind the bytes in HBM until as many `unpin` or the range's end. None: they
+  /// are not all chunks of one own range.
+  std::optional<Pinned> pin(std::uint64_t address, std::size_t bytes, const PinReason& reason);
+  /// Ends a pin of the range of that identifier. Returns the sum of the chunks that are not pinned
+  /// any more: none where the range has ended, whatever is at its address now.
+  std::uint64_t unpin(std::uint64_t address, std::size_t bytes, std::uint64_t range,
+                      const PinReason& reason);
   bool is_pinned(std::uint64_t address) const;
   /// Of the pinned ranges of `device`, each once.
   std::vector<const char*> pin_reasons(CUdevice device) const;
@@ -179,7 +185,8 @@ class RangeTable {
 
   /// Of what this process owns: imports are not in it.
   Totals totals(CUdevice device) const;
-  Totals totals(CUdevice device, wire::MemoryKind kind) const;
+  /// By kind, in the order of MemoryKind; what is pinned as what it is shown as.
+  std::array<Totals, wire::kMemoryKinds> shown_totals(CUdevice device) const;
   std::uint64_t charged_bytes(CUdevice device) const;
 
  private:

@@ -16,24 +16,26 @@
 namespace plexrl::shim {
 namespace {
 
+constexpr PinReason kRealExport = {"exported to any process (--export=real)", {}};
+
 /// --export=real: the driver's own descriptor, of memory that stays in HBM from now on.
 CUresult export_real(Process& process, CUmemGenericAllocationHandle handle, std::uint64_t range,
                      CUdevice device, void* out) {
   const auto layout = ranges().layout(range);
   if (!layout || layout->chunks != 1) return CUDA_ERROR_NOT_SUPPORTED;
   gate.enter_host();
-  const Pins::Hold held =
-      process.pins.hold(device, range, layout->bytes, "exported to any process (--export=real)");
+  Pins::Held held{};
+  const Pins::Hold answer = process.pins.hold(device, range, layout->bytes, kRealExport, &held);
   CUresult result =
-      held == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
-  if (held == Pins::Hold::kHeld) {
+      answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+  if (answer == Pins::Hold::kHeld) {
     const auto exported = process.vmm.with_real_handles(
         handle, [&](std::size_t, std::size_t, CUmemGenericAllocationHandle real) {
           return driver.cuMemExportToShareableHandle(out, real,
                                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
         });
     result = exported ? *exported : CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS) process.pins.let_go(device, range, layout->bytes);
+    if (result != CUDA_SUCCESS) process.pins.let_go(held);
   }
   gate.leave();
   process.agent.notify();
