@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import secrets
 import subprocess
 import sys
@@ -27,6 +28,24 @@ def check(holds, what):
         sys.exit(1)
 
 
+def check_report(report, text):
+    check(report["simulated"] is True and "(simulated)" in text, "the report hides that it is simulated")
+    results = {f"{one['set']}/{one['name']}": one for one in report["results"]}
+    for name in ("rlvr/rlvr", "integration/contexts_on_mappings"):
+        check(results[name]["result"] == "passed" and results[name]["moved_bytes"] > 0, f"{name}: {results[name]}")
+    for name, one in results.items():
+        kind = one["set"]
+        if kind in ("cudart", "cublas", "nccl", "torch"):
+            reason = "No module named 'torch'" if kind == "torch" else "refuse the simulated GPU|not in this pack"
+            check(one["result"] == "skipped" and re.search(reason, one["detail"]), f"{name}: {one}")
+    for name in ("torch/grpo", "torch/expandable_segments", "cudart/cudart_mix_shared", "cublas/cublas_mix", "nccl/nccl_mix"):
+        check(name in results, f"{name} is not in the report")
+    rows = {row["name"]: row for row in report["rows"]}
+    check(all(row["simulated"] for row in rows.values()), "a row hides that it is simulated")
+    for name in ("link_out_beside_in", "link_in_beside_out", "vmm_create_2MiB", "vmm_create_64MiB", "vmm_release_64MiB"):
+        check(rows[name]["value"] > 0, f"{name}: {rows[name]}")
+
+
 def main():
     source, build = map(pathlib.Path, sys.argv[1:3])
     with tempfile.TemporaryDirectory(prefix="plexrl-pack-") as folder:
@@ -41,11 +60,14 @@ def main():
         (pack / "lib/plexrl/simgpu").symlink_to(build / "lib/plexrl/simgpu")
         env = dict(bare, XDG_RUNTIME_DIR=folder, LD_LIBRARY_PATH=str(build / "lib/plexrl/simgpu"),
                    PLEXRL_SIMGPU=f"name=pack-{secrets.token_hex(4)},memory=1GiB,link=8GB/s")
-        done = subprocess.run([pack / "run", "--out", out, "--only", "rlvr", "--small"], capture_output=True, text=True, env=env)
+        # Hides a PyTorch that this machine may have.
+        pathlib.Path(folder, "torch.py").write_text("raise ImportError(\"No module named 'torch'\")\n")
+        env["PYTHONPATH"] = folder
+        only = ["rlvr", "torch", "cudart", "cublas", "nccl", "bench/link_both_ways", "bench/vmm_cost", "integration/contexts_on_mappings"]
+        done = subprocess.run([pack / "run", "--out", out, "--small", "--time-limit", "3600", *(word for one in only for word in ("--only", one))],
+                              capture_output=True, text=True, env=env)
         check(done.returncode == 0, f"`run` ended with {done.returncode}: {done.stdout}{done.stderr}")
-        report = json.loads((out / "report.json").read_text())
-        check(report["simulated"] is True and "(simulated)" in (out / "report.md").read_text(), "the report hides that it is simulated")
-        check(report["results"][0]["moved_bytes"] > 0, "nothing was paged")
+        check_report(json.loads((out / "report.json").read_text()), (out / "report.md").read_text())
     print("pack: skips without a GPU, runs on the simulated one")
 
 

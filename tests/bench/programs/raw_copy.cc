@@ -1,8 +1,9 @@
 // Copies BYTES from the device to pinned host memory and back, ROUNDS times, in pieces of
 // PIECE_BYTES that follow each other on one stream, and prints the median time in ns of each
 // direction: what the link gives without PlexRL. With a DIRECTION it copies that way only and
-// prints one time: two of them show what the link gives both ways at once. Usage: raw_copy BYTES
-// PIECE_BYTES ROUNDS [out|in]
+// prints one time: two of them show what the link gives both ways at once. With ROUNDS 0 it prints
+// `begun` after the first round and goes on until it is killed: what another is measured beside.
+// Usage: raw_copy BYTES PIECE_BYTES ROUNDS [out|in]
 
 #include <algorithm>
 #include <chrono>
@@ -17,7 +18,7 @@ int main(int argc, char** argv) {
   const bool goes_out = std::strcmp(only, "in") != 0;
   const bool goes_in = std::strcmp(only, "out") != 0;
   if (argc < 4 || argc > 5 || (argc == 5 && goes_out == goes_in) ||
-      std::strtoull(argv[2], nullptr, 10) == 0 || std::atoi(argv[3]) < 1) {
+      std::strtoull(argv[2], nullptr, 10) == 0 || std::atoi(argv[3]) < 0) {
     std::fprintf(stderr, "usage: raw_copy BYTES PIECE_BYTES ROUNDS [out|in]\n");
     return 2;
   }
@@ -41,7 +42,8 @@ int main(int argc, char** argv) {
 
   std::vector<std::int64_t> out;
   std::vector<std::int64_t> in;
-  for (std::size_t round = 0; round <= rounds; ++round) {  // the first one warms up
+  const bool is_endless = rounds == 0;
+  for (std::size_t round = 0; is_endless || round <= rounds; ++round) {  // the first one warms up
     const auto start = std::chrono::steady_clock::now();
     for (std::size_t done = 0; goes_out && done < bytes; done += piece) {
       CHECK_CU(cuMemcpyDtoHAsync(host, memory, std::min(piece, bytes - done), stream));
@@ -53,6 +55,11 @@ int main(int argc, char** argv) {
     }
     CHECK_CU(cuStreamSynchronize(stream));
     const auto end = std::chrono::steady_clock::now();
+    if (is_endless) {
+      if (round == 0) std::puts("begun");
+      std::fflush(stdout);
+      continue;
+    }
     if (round == 0) continue;
     out.push_back((middle - start).count());
     in.push_back((end - middle).count());

@@ -1,36 +1,8 @@
 // A program on NVIDIA's own runtime library: allocations, streams, events, a captured graph and
 // stream-ordered memory, for ROUNDS rounds with pauses in which another job may have the GPU.
-// Prints a digest of all its device memory. Usage: cudart_mix [MIB [ROUNDS [PAUSE_MS]]]
+// Prints digests of all its device memory. Usage: cudart_mix [MIB [ROUNDS [PAUSE_MS]]]
 
-#include <cuda_runtime.h>
-
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <thread>
-#include <vector>
-
-#define CHECK_CUDA(call)                                                 \
-  do {                                                                   \
-    const cudaError_t check_result = (call);                             \
-    if (check_result != cudaSuccess) {                                   \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
-                   cudaGetErrorString(check_result));                    \
-      std::exit(1);                                                      \
-    }                                                                    \
-  } while (false)
-
-__global__ void mix(std::uint64_t* words, std::size_t count, std::uint64_t round) {
-  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-       i += stride) {
-    std::uint64_t x = words[i] + (i + 1) * 0x9e3779b97f4a7c15ull + round;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    words[i] = x ^ (x >> 31);
-  }
-}
+#include "runtime_program.h"
 
 int main(int argc, char** argv) {
   const std::size_t mib = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 256;
@@ -74,13 +46,9 @@ int main(int argc, char** argv) {
     std::this_thread::sleep_for(pause);
   }
 
-  std::uint64_t digest = 0xcbf29ce484222325ull;
-  std::vector<std::uint64_t> host(count);
   for (auto* one : block) {
-    CHECK_CUDA(cudaMemcpy(host.data(), one, count * sizeof(std::uint64_t), cudaMemcpyDeviceToHost));
-    for (const std::uint64_t word : host) digest = (digest ^ word) * 0x100000001b3ull;
+    print_digest("block", one, count * sizeof(std::uint64_t));
     CHECK_CUDA(cudaFree(one));
   }
-  std::printf("digest: %016llx\n", static_cast<unsigned long long>(digest));
   return 0;
 }

@@ -1,0 +1,98 @@
+"""The machine that a pack is run on: its GPU, how much of it to use, until when, and where its libraries are."""
+import ctypes
+import glob
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+PACK = pathlib.Path(__file__).resolve().parents[1]
+
+
+def find_gpu():
+    """(name, total bytes, driver version, how many) of the first GPU, or None; asked of NVML, so that no context is made."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    if nvml.nvmlInit_v2() != 0:
+        return None
+    handle = ctypes.c_void_p()
+    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) != 0:
+        return None
+    name = ctypes.create_string_buffer(96)
+    version = ctypes.create_string_buffer(96)
+    memory = (ctypes.c_ulonglong * 3)()
+    nvml.nvmlDeviceGetName(handle, name, 96)
+    nvml.nvmlSystemGetDriverVersion(version, 96)
+    nvml.nvmlDeviceGetMemoryInfo(handle, memory)
+    count = ctypes.c_uint()
+    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    nvml.nvmlShutdown()
+    return name.value.decode(), int(memory[0]), version.value.decode(), count.value
+
+
+def used_bytes():
+    """Of the first GPU, by all processes."""
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    nvml.nvmlInit_v2()
+    handle, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
+    nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
+    nvml.nvmlDeviceGetMemoryInfo(handle, memory)
+    nvml.nvmlShutdown()
+    return memory[2]
+
+
+LONGEST_COMMAND_S = 150  # on a real GPU: what takes longer hangs
+
+
+class Machine:
+    """`mib` is what programs take for a MiB: less on a small GPU. No command runs on when the time is up."""
+
+    def __init__(self, gpu, out, small=False, python=sys.executable, time_limit_s=540):
+        self.gpu, self.devices = gpu[0], gpu[3]
+        self.simulated = self.gpu.startswith("PlexRL Simulated")
+        self.mib = (1 << 20) // (16 if small else 1)
+        self.sessions = out / "sessions"
+        self.programs = PACK / "programs"
+        self.python = python
+        self.deadline = time.monotonic() + time_limit_s
+
+    def left_s(self):
+        return self.deadline - time.monotonic()
+
+    def command_s(self):
+        """How long a command may run that is started now."""
+        return max(1.0, self.left_s() if self.simulated else min(self.left_s(), LONGEST_COMMAND_S))
+
+
+TORCH_PROBE = """
+import sys
+try:
+    import torch
+except ImportError as error:
+    sys.exit(f"no PyTorch in {sys.executable}: {error}")
+if not torch.cuda.is_available():
+    sys.exit(f"PyTorch {torch.__version__} in {sys.executable} finds no GPU that it can use")
+"""
+
+
+def why_no_torch(python):
+    """None where this interpreter's PyTorch can use the GPU, else the reason in a line."""
+    asked = subprocess.run([python, "-c", TORCH_PROBE], capture_output=True, text=True, check=False)
+    return None if asked.returncode == 0 else (asked.stderr.strip().splitlines() or ["PyTorch ended without a word"])[-1]
+
+
+def find_library(stem, python):
+    """The path of the newest `lib<stem>.so.N` here, or None: among what the loader knows, CUDA toolkits, and the wheels of `python`."""
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+    found = re.findall(rf"lib{stem}\.so\.\d+ .*=> (/\S+)", listed)
+    asked = subprocess.run([python, "-c", "import sys; print(*sys.path, sep='\\n')"], capture_output=True, text=True, check=False)
+    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), "/usr/local/cuda/lib64", "/usr/local/cuda*/lib64"]
+    folders += [f"{entry}/nvidia/*/lib" for entry in asked.stdout.splitlines() if entry]
+    for folder in filter(None, folders):
+        found += glob.glob(f"{folder}/lib{stem}.so.*")
+    numbered = [(int(match[1]), path) for path in found if (match := re.search(r"\.so\.(\d+)$", path))]
+    return max(numbered)[1] if numbered else None

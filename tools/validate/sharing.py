@@ -1,0 +1,181 @@
+"""Programs alone and sharing the GPU under plexrl-run: same bytes on stdout, and memory was paged."""
+import functools
+import json
+import os
+import signal
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+from machine import PACK, used_bytes
+
+
+class NoEnd(Exception):
+    """A command was stopped because it took too long, or the time of the whole run was up."""
+
+
+def start(command, environment):
+    return subprocess.Popen([str(word) for word in command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            start_new_session=True)
+
+
+def outputs(machine, jobs):
+    """(stdout, stderr) of each. When the time is up all of them are killed."""
+    began = time.monotonic()
+    try:
+        limit_s = machine.command_s()
+        return [job.communicate(timeout=max(1.0, limit_s - (time.monotonic() - began))) for job in jobs]
+    except subprocess.TimeoutExpired:
+        for job in jobs:
+            stop(job)
+        raise NoEnd(f"no end after {time.monotonic() - began:.0f} s") from None
+
+
+def stop(job):
+    """With what it has started itself: under plexrl-run, the program."""
+    if job.poll() is None:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+
+
+class Session:
+    """A node manager of its own (its socket, state and budget), and the jobs that run under it."""
+
+    def __init__(self, folder, budget_bytes, environment=None):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        # A socket's path has 107 characters at most; OUT may be longer.
+        self.sockets = tempfile.mkdtemp(prefix="plexrl-validate-")
+        self.environment = dict(os.environ, **(environment or {}), PLEXRL_SOCKET=self.sockets + "/nodemgr.sock",
+                                PLEXRL_DATA=str(folder / "state"), PLEXRL_GPU_MEMORY=str(budget_bytes))
+
+    def start(self, command):
+        return start([PACK / "bin/plexrl-run", "--require", "--", *command], self.environment)
+
+    def swaps(self):
+        answer = subprocess.run([str(PACK / "bin/plexrl-trace"), "swaps", "--json", str(self.folder / "state/trace")],
+                                capture_output=True, text=True, check=True, env=self.environment)
+        return json.loads(answer.stdout)["swaps"]
+
+
+class Watch:
+    """The most memory that was in use on the GPU inside a `with`, beyond what was in use before: `peak_bytes`."""
+
+    def __enter__(self):
+        self.peak_bytes, self.before, self.ended = 0, used_bytes(), threading.Event()
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+        return self
+
+    def look(self):
+        while not self.ended.wait(0.01):
+            self.peak_bytes = max(self.peak_bytes, used_bytes() - self.before)
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+
+@functools.cache
+def context_bytes(machine):
+    """What a process takes on the GPU beside the memory it asks for."""
+    before = used_bytes()
+    job = start([machine.programs / "bench/raw_copy", 2 << 20, 2 << 20, 0, "out"], None)  # until it is killed
+    try:
+        job.stdout.readline()
+        return used_bytes() - before
+    finally:
+        stop(job)
+
+
+class Alone:
+    """What a program printed and how long it took without PlexRL. `result` is set where that is all: it skipped, or failed."""
+
+    def __init__(self, machine, name, command, environment=None):
+        began = time.monotonic()
+        with Watch() as self.memory:
+            job = start(command, dict(os.environ, **(environment or {})))
+            (self.output, errors), = outputs(machine, [job])
+        self.seconds = time.monotonic() - began
+        errors = errors.decode(errors="replace")
+        # What a program says of what it runs on: "version: 2.11.0".
+        self.version = next((line.split(": ", 1)[1] for line in errors.splitlines() if line.startswith("version: ")), None)
+        self.result = None
+        if job.returncode == 77:
+            self.result = {"name": name, "result": "skipped", "detail": errors.strip()}
+        elif job.returncode != 0:
+            self.result = {"name": name, "result": "failed", "detail": "alone: " + errors[-500:]}
+
+    def problems(self, job, output, errors):
+        if job.returncode != 0:
+            return [f"exit status {job.returncode}: {errors.decode(errors='replace')[-500:]}"]
+        return [] if output == self.output else ["DIFFERENT output from alone"]
+
+    def against(self, name, problems, session, shared_s):
+        swaps = [] if problems else session.swaps()
+        result = {"name": name, "result": "failed" if problems else "passed", "detail": "; ".join(problems),
+                  "alone_s": round(self.seconds, 3), "shared_s": round(shared_s, 3), "switches": len(swaps),
+                  "moved_bytes": sum(swap["moved_bytes"] for swap in swaps)}
+        return dict(result, version=self.version) if self.version else result
+
+
+NOTHING_PAGED = "nothing was paged, so sharing was not tested"
+PEER = struct.Struct("<QQQ")  # antagonist's rounds, program's pauses, stop: programs/peer.h
+
+
+def check_beside_antagonist(machine, program):
+    """An integration program alone, then beside the antagonist on a budget that holds only one of them: each has a third of `share`
+    beside its own, the antagonist another quarter. How many contexts a program makes, and how large one is, is found out."""
+    name, folder = program.name, machine.sessions / program.name
+    share = max(2304 * machine.mib, 192 << 20)
+    memory = {"PLEXRL_TEST_BALLAST": str(share // 3), "PLEXRL_TEST_ANTAGONIST": str(share // 4)}
+    alone = Alone(machine, name, [program], memory)
+    if alone.result:
+        return alone.result
+    # Both would take the program's peak, the antagonist's context and 7/12 of `share`.
+    budget_bytes = alone.memory.peak_bytes + context_bytes(machine) + share // 2
+    session = Session(folder, budget_bytes, memory)
+    peer = folder / "peer"
+    peer.write_bytes(bytes(4096))
+    session.environment.update(PLEXRL_TEST_PEER=str(peer))
+    began = time.monotonic()
+    antagonist = session.start([program.parent / "antagonist"])
+    job = session.start([program])
+    try:
+        (output, errors), = outputs(machine, [job])
+        shared_s = time.monotonic() - began
+        with open(peer, "r+b") as page:
+            page.seek(16)
+            page.write(struct.pack("<Q", 1))
+        outputs(machine, [antagonist])
+    finally:
+        stop(antagonist)
+    result = alone.against(name, alone.problems(job, output, errors), session, shared_s)
+    if result["result"] == "passed" and PEER.unpack_from(peer.read_bytes())[1] > 0 and result["moved_bytes"] == 0:
+        return dict(result, result="failed", detail=NOTHING_PAGED)
+    return result
+
+
+def check_sharing(machine, name, commands, budget_bytes, environment=None):
+    """Each of `commands` is longer than the one before. The next is run when two of one were not there at once for long enough."""
+    for turn, command in enumerate(commands):
+        result = check_twice_at_once(machine, name, command, machine.sessions / name / str(turn), budget_bytes, environment)
+        if result["result"] != "passed" or result["moved_bytes"] > 0:
+            return result
+    return dict(result, result="failed", detail=NOTHING_PAGED)
+
+
+def check_twice_at_once(machine, name, command, folder, budget_bytes, environment=None):
+    """Runs `command` alone, then twice at once under PlexRL, and compares what each prints on stdout."""
+    alone = Alone(machine, name, command, environment)
+    if alone.result:
+        return alone.result
+    session = Session(folder, budget_bytes, environment)
+    began = time.monotonic()
+    jobs = [session.start(command) for _ in range(2)]
+    printed = outputs(machine, jobs)
+    shared_s = time.monotonic() - began
+    problems = [problem for job, (output, errors) in zip(jobs, printed) for problem in alone.problems(job, output, errors)]
+    return alone.against(name, problems, session, shared_s)
