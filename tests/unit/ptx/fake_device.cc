@@ -19,6 +19,17 @@ FakeDevice::FakeDevice() : pages_(new std::atomic<std::byte*>[kPages]) {
     const auto& all = static_cast<FakeDevice*>(self)->surfaces_;
     return object - 1 < all.size() ? all[object - 1] : nullptr;
   };
+  memory_.find_replicas = [](void* self, int, std::uint64_t address, std::size_t bytes,
+                             std::byte** out) {
+    const auto* const device = static_cast<FakeDevice*>(self);
+    std::size_t count = 0;
+    for (const Multicast& multicast : device->multicasts_) {
+      if (address - multicast.address >= multicast.bytes) continue;
+      for (const std::uint64_t member : multicast.members)
+        out[count++] = device->host(member + (address - multicast.address), bytes);
+    }
+    return count;
+  };
 }
 
 std::uint64_t FakeDevice::add_texture(const Texture& texture) {
@@ -29,6 +40,12 @@ std::uint64_t FakeDevice::add_texture(const Texture& texture) {
 std::uint64_t FakeDevice::add_surface(const TexelArray& texels) {
   surfaces_.push_back(std::make_shared<TexelArray>(texels));
   return surfaces_.size();
+}
+
+std::uint64_t FakeDevice::add_multicast(std::size_t bytes, std::vector<std::uint64_t> members) {
+  const std::uint64_t address = kArenaBase + ((kPages - 1 - multicasts_.size()) << kPageShift);
+  multicasts_.push_back({address, bytes, std::move(members)});
+  return address;
 }
 
 std::uint64_t FakeDevice::allocate(std::size_t bytes) {

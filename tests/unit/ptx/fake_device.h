@@ -52,6 +52,8 @@ class FakeDevice {
   /// The number of a texture or surface object, for kernels.
   std::uint64_t add_texture(const Texture& texture);
   std::uint64_t add_surface(const TexelArray& texels);
+  /// A multicast address whose bytes lie at `members`, which are memory of this device.
+  std::uint64_t add_multicast(std::size_t bytes, std::vector<std::uint64_t> members);
 
   const AddressSpace& memory() const { return memory_; }
   std::uint64_t now_ns = 1'000'000;
@@ -63,6 +65,12 @@ class FakeDevice {
   std::size_t next_page_ = 1;
   std::vector<std::shared_ptr<const Texture>> textures_;
   std::vector<std::shared_ptr<const TexelArray>> surfaces_;
+  struct Multicast {
+    std::uint64_t address;
+    std::size_t bytes;
+    std::vector<std::uint64_t> members;
+  };
+  std::vector<Multicast> multicasts_;
   AddressSpace memory_;
 };
 

@@ -143,6 +143,34 @@ void use_pool(char** arguments) {
   check(cuMemPoolDestroy(pool), 100);
 }
 
+/// peer multicast FD: adds device 1 to the object's team, binds memory of it that is full of fives,
+/// says "bound" and stays.
+void join_multicast(char** arguments) {
+  CUmemGenericAllocationHandle object = 0, memory = 0;
+  CUdeviceptr base = 0;
+  check(cuMemImportFromShareableHandle(&object, reinterpret_cast<void*>(std::atol(arguments[0])),
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        120);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  check(cuMemCreate(&memory, kBytes, &properties, 0), 121);
+  check(cuMemAddressReserve(&base, kBytes, 0, 0, 0), 122);
+  check(cuMemMap(base, kBytes, 0, memory, 0), 123);
+  CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  check(cuMemSetAccess(base, kBytes, &access, 1), 124);
+  CUcontext context = nullptr;
+  check(cuCtxCreate(&context, nullptr, 0, 1), 125);
+  check(cuMemsetD32(base, 5, kBytes / 4), 126);
+  check(cuCtxSynchronize(), 127);
+  check(cuMulticastAddDevice(object, 1), 128);
+  check(cuMulticastBindMem(object, 0, memory, 0, kBytes, 0), 129);
+  std::printf("bound\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
 /// peer hold BYTES: says "held" and stays.
 void hold(char** arguments) {
   CUdeviceptr pointer = 0;
@@ -224,6 +252,8 @@ int main(int argc, char** argv) {
     obey(argv + 2);
   } else if (what == "opens") {
     open_and_stay(argv + 2);
+  } else if (what == "multicast") {
+    join_multicast(argv + 2);
   } else if (what == "lives") {
     live_again(argv + 2);
   } else if (what == "event") {

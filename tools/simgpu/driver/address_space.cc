@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tools/simgpu/driver/texture_object.h"
+#include "tools/simgpu/driver/vmm.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -44,6 +45,9 @@ bool Addresses::initialise(int devices) {
       const auto found = find_surface(number);
       return std::shared_ptr<const ptx::TexelArray>(found, found ? &found->texels : nullptr);
     };
+    view.find_replicas = [](void*, int device, std::uint64_t address, std::size_t bytes,
+                            std::byte** out) { return find_replicas(device, address, bytes, out); };
+    view.device = i;
     view.context = this;
     views_.push_back(view);
   }

@@ -182,6 +182,9 @@ CUresult attribute(CUdevice device, CUdevice_attribute which, int* value) {
     case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
       *value = 1;
       break;
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+      *value = spec.sm >= 90 ? 1 : 0;
+      break;
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
       *value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
       break;

@@ -23,7 +23,7 @@ struct Mapping {
   std::uint64_t bytes;
   std::uint32_t allocation;
   CUmemGenericAllocationHandle handle;
-  int access[kMaxDevices];  ///< CUmemAccess_flags by device
+  std::array<int, kMaxDevices> access;  ///< CUmemAccess_flags by device
 };
 
 /// Guards the tables below. Costs are spent before it is taken.
@@ -61,14 +61,6 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
   return CUDA_SUCCESS;
 }
 
-CUmemGenericAllocationHandle add_handle(std::uint32_t allocation,
-                                        const CUmemAllocationProp& properties) {
-  const std::lock_guard lock(vmm_mutex);
-  const CUmemGenericAllocationHandle handle = next_handle++;
-  handles[handle] = {allocation, 1, properties};
-  return handle;
-}
-
 /// The mappings that exactly cover [base, base + bytes), or nothing when the range cuts one or has
 /// holes.
 std::vector<std::map<std::uint64_t, Mapping>::iterator> covering(std::uint64_t base,
@@ -86,6 +78,22 @@ std::vector<std::map<std::uint64_t, Mapping>::iterator> covering(std::uint64_t b
 
 }  // namespace
 
+CUmemGenericAllocationHandle add_handle(std::uint32_t allocation,
+                                        const CUmemAllocationProp& properties) {
+  const std::lock_guard lock(vmm_mutex);
+  const CUmemGenericAllocationHandle handle = next_handle++;
+  handles[handle] = {allocation, 1, properties};
+  return handle;
+}
+
+std::optional<VmmHandle> find_handle(CUmemGenericAllocationHandle handle) {
+  const std::lock_guard lock(vmm_mutex);
+  const auto found = handles.find(handle);
+  if (found == handles.end()) return std::nullopt;
+  return VmmHandle{found->second.allocation,
+                   static_cast<unsigned>(found->second.properties.requestedHandleTypes)};
+}
+
 std::optional<VmmMapping> find_mapping(std::uint64_t address) {
   const std::lock_guard lock(vmm_mutex);
   auto mapping = mappings.upper_bound(address);
@@ -98,8 +106,9 @@ std::optional<VmmMapping> find_mapping(std::uint64_t address) {
       handle == handles.end()
           ? 0u
           : static_cast<unsigned>(handle->second.properties.requestedHandleTypes);
-  return VmmMapping{base, mapped.bytes, driver()->machine->device_of(mapped.allocation),
-                    mapped.allocation, types};
+  return VmmMapping{
+      base,  mapped.bytes, driver()->machine->device_of(mapped.allocation), mapped.allocation,
+      types, mapped.access};
 }
 
 }  // namespace plexrl::simgpu
@@ -198,10 +207,15 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t bytes, size_
     return CUDA_ERROR_INVALID_VALUE;
   }
   spend(kMapShare);
+  const auto object = find_handle(handle);
+  const auto multicast = object ? driver()->machine->multicast(object->allocation) : std::nullopt;
+  if (multicast && !wait_for_team(object->allocation)) return CUDA_ERROR_DEINITIALIZED;
   const std::lock_guard lock(vmm_mutex);
   const auto found = handles.find(handle);
-  if (found == handles.end() || driver()->machine->bytes_of(found->second.allocation) != bytes)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (found == handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t whole =
+      multicast ? multicast->bytes : driver()->machine->bytes_of(found->second.allocation);
+  if (whole != bytes) return CUDA_ERROR_INVALID_VALUE;
   auto reservation = reservations.upper_bound(pointer);
   if (reservation == reservations.begin()) return CUDA_ERROR_INVALID_VALUE;
   --reservation;
@@ -230,15 +244,26 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, size_t bytes,
       return CUDA_ERROR_NOT_SUPPORTED;
     if (!is_ordinal(descriptions[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
   }
+  Machine& machine = *driver()->machine;
+  const auto is_multicast = [&](const Mapping& mapping) {
+    return machine.multicast(mapping.allocation).has_value();
+  };
+  for (const auto& mapping : covered) {
+    for (std::size_t i = 0; i < count && is_multicast(mapping->second); ++i) {
+      if (!machine.is_in_team(mapping->second.allocation, device_of(descriptions[i].location.id)))
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+  }
   for (const auto& mapping : covered) {
     for (std::size_t i = 0; i < count; ++i) {
-      const int device = device_of(descriptions[i].location.id);
-      mapping->second.access[device] = descriptions[i].flags;
+      const auto device = device_of(descriptions[i].location.id);
+      mapping->second.access[static_cast<std::size_t>(device)] = descriptions[i].flags;
+      // What is behind a multicast address only multimem instructions reach (find_replicas).
+      if (is_multicast(mapping->second)) continue;
       if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
         driver()->addresses.unmap(device, mapping->first, mapping->second.bytes);
       } else {
-        driver()->addresses.map(device, mapping->first,
-                                driver()->machine->frames(mapping->second.allocation));
+        driver()->addresses.map(device, mapping->first, machine.frames(mapping->second.allocation));
       }
     }
   }
@@ -257,7 +282,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags,
   if (mapping == mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
   --mapping;
   if (pointer >= mapping->first + mapping->second.bytes) return CUDA_ERROR_INVALID_VALUE;
-  *flags = static_cast<unsigned long long>(mapping->second.access[device_of(location->id)]);
+  *flags = static_cast<unsigned long long>(
+      mapping->second.access[static_cast<std::size_t>(device_of(location->id))]);
   return CUDA_SUCCESS;
 }
 
@@ -302,7 +328,10 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(
   SIMGPU_ENTER(cuMemGetAllocationPropertiesFromHandle);
   const std::lock_guard lock(vmm_mutex);
   const auto found = handles.find(handle);
-  if (properties == nullptr || found == handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  if (properties == nullptr || found == handles.end() ||
+      driver()->machine->multicast(found->second.allocation)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   *properties = found->second.properties;
   return CUDA_SUCCESS;
 }

@@ -30,16 +30,6 @@ bool make_folders(const std::string& path) {
 
 std::string errno_text(const std::string& what) { return what + ": " + std::strerror(errno); }
 
-std::uint64_t& holder_word(Allocation& allocation, int slot) {
-  return allocation.holders[slot / 64];
-}
-std::uint64_t holder_bit(int slot) { return 1ull << (slot % 64); }
-
-bool is_held(const Allocation& allocation) {
-  return std::any_of(std::begin(allocation.holders), std::end(allocation.holders),
-                     [](std::uint64_t word) { return word != 0; });
-}
-
 }  // namespace
 
 std::unique_ptr<Machine> Machine::open(const Spec& spec, std::string* error) {
@@ -258,18 +248,20 @@ void Machine::reap() {
 
 void Machine::drop_holder(std::uint32_t id, int slot) {
   Allocation& allocation = state_->allocations[id];
-  if (allocation.tag == 0 || (holder_word(allocation, slot) & holder_bit(slot)) == 0) return;
-  holder_word(allocation, slot) &= ~holder_bit(slot);
+  if (allocation.tag == 0 || !allocation.is_held_by(slot)) return;
+  allocation.drop_by(slot);
+  if (allocation.multicast != 0) drop_binds(state_->multicasts[allocation.multicast - 1], slot);
   free_if_unheld(id);
 }
 
 void Machine::free_if_unheld(std::uint32_t id) {
   Allocation& allocation = state_->allocations[id];
-  if (allocation.tag == 0 || is_held(allocation)) return;
+  if (allocation.tag == 0 || allocation.is_held()) return;
   if (allocation.was_exported != 0) {
     if (descriptor_is_open(id)) return;
     unlink(token_path(id).c_str());
   }
+  if (allocation.multicast != 0) state_->multicasts[allocation.multicast - 1] = {};
   give_frames(allocation);
   allocation = {};
 }
@@ -300,6 +292,14 @@ void Machine::take_frames(std::uint32_t id, Allocation& allocation) {
   device.free_frames -= allocation.frame_count;
 }
 
+/// 0: none.
+std::uint32_t Machine::free_id() const {
+  for (std::uint32_t i = 1; i < kMaxAllocations; ++i) {
+    if (state_->allocations[i].tag == 0) return i;
+  }
+  return 0;
+}
+
 bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id) {
   const auto wanted = static_cast<std::uint32_t>((bytes + kFrameBytes - 1) / kFrameBytes);
   DeviceState& device = state_->devices[device_index];
@@ -312,9 +312,7 @@ bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id)
       for (std::uint32_t i = 1; i <= state_->next_allocation; ++i) free_if_unheld(i);
     }
     if (wanted == 0 || device.free_frames < wanted) return false;
-    for (std::uint32_t i = 1; i < kMaxAllocations && taken == 0; ++i) {
-      if (state_->allocations[i].tag == 0) taken = i;
-    }
+    taken = free_id();
     if (taken == 0) return false;
     state_->next_allocation = std::max(state_->next_allocation, taken);
     Allocation& allocation = state_->allocations[taken];
@@ -324,7 +322,7 @@ bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id)
     take_frames(taken, allocation);
     allocation.tag = state_->next_tag;
     state_->next_tag += 2;
-    holder_word(allocation, slot_) |= holder_bit(slot_);
+    allocation.hold_by(slot_);
     local_holds_[taken] = 1;
   }
   // Fresh memory shows nothing of its last holder. Outside the lock: the frames are ours already.
@@ -340,6 +338,11 @@ void Machine::hold(std::uint32_t id) {
 
 void Machine::release(std::uint32_t id) {
   const Lock lock(lock_);
+  drop_hold(id);
+}
+
+/// The lock is held.
+void Machine::drop_hold(std::uint32_t id) {
   if (slot_ < 0 || local_holds_[id] == 0) return;
   if (--local_holds_[id] == 0) drop_holder(id, slot_);
 }
@@ -421,7 +424,7 @@ bool Machine::import_id(std::uint32_t id, std::uint64_t tag) {
   const Lock lock(lock_);
   Allocation& allocation = state_->allocations[id];
   if (slot_ < 0 || allocation.tag != tag) return false;
-  holder_word(allocation, slot_) |= holder_bit(slot_);
+  allocation.hold_by(slot_);
   ++local_holds_[id];
   return true;
 }
@@ -451,8 +454,7 @@ std::vector<Machine::Usage> Machine::usage(int device) {
       Allocation& allocation = state_->allocations[id];
       if (allocation.tag == 0 || static_cast<int>(allocation.device) != device) continue;
       if (allocation.is_parked != 0) continue;
-      if ((holder_word(allocation, slot) & holder_bit(slot)) != 0)
-        bytes += allocation.frame_count * kFrameBytes;
+      if (allocation.is_held_by(slot)) bytes += allocation.frame_count * kFrameBytes;
     }
     if (bytes > 0) result.push_back({state_->processes[slot].pid, bytes});
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ enum class ProcessState : std::uint32_t { kRunning, kLocked, kCheckpointed, kFai
 
 struct Allocation;
 struct MachineState;  // the layout of the shared file; see machine_state.h
+struct MulticastObject;
 
 /// The simulated machine that processes with the same `name=` share: for each device a pool of
 /// physical frames, who holds them, the links' timelines, and counters.
@@ -84,6 +86,31 @@ class Machine {
   bool import_id(std::uint32_t id, std::uint64_t tag);
   std::uint64_t tag_of(std::uint32_t id) const;
 
+  /// Multicast objects (machine_multicast.cc) have ids as allocations have, and are held, exported
+  /// and imported as those are, but they have no frames.
+  struct MulticastProperties {
+    std::uint64_t bytes;
+    unsigned team;          ///< devices that it is made for
+    unsigned handle_types;  ///< CUmemAllocationHandleType bits
+  };
+  bool create_multicast(const MulticastProperties& properties, std::uint32_t* id);
+  /// None: `id` is memory.
+  std::optional<MulticastProperties> multicast(std::uint32_t id) const;
+  /// False when the device is there already or the team is full.
+  bool add_to_multicast(std::uint32_t id, int device);
+  bool is_complete(std::uint32_t id);  ///< all of its team have been added
+  bool is_in_team(std::uint32_t id, int device);
+  /// Binds `bytes` of an allocation at `offset` of the object, and holds the allocation until it is
+  /// unbound or this process gives the object up. kTaken: memory of the device is there already.
+  enum class Bound { kDone, kTaken, kNoRoom };
+  Bound bind_multicast(std::uint32_t id, std::uint64_t offset, std::uint32_t allocation,
+                       std::uint64_t memory_offset, std::uint64_t bytes);
+  /// Exactly what was bound there by this process. False: it was not.
+  bool unbind_multicast(std::uint32_t id, int device, std::uint64_t offset, std::uint64_t bytes);
+  /// Host addresses of the byte at `offset` of the object in the memory of each device, into `out`
+  /// (kMaxDevices); how many.
+  std::size_t multicast_replicas(std::uint32_t id, std::uint64_t offset, std::byte** out);
+
   std::uint64_t total_bytes(int device) const;
   std::uint64_t free_bytes(int device);
   struct Usage {
@@ -133,7 +160,8 @@ class Machine {
   bool next_order(Order* order);
   void answer_order(const Order& order, int result, ProcessState state);
 
-  /// Whether another process holds memory that this one holds, or could import some.
+  /// Whether another process holds memory that this one holds, or could import some; multicast
+  /// objects count as such.
   bool shares_memory();
   struct Parked {
     std::uint32_t id;
@@ -172,6 +200,10 @@ class Machine {
   int living_slot(pid_t pid) const;
   void reset_orders(int slot);
   bool is_slot_of(int slot, std::uint32_t incarnation);
+  std::uint32_t free_id() const;
+  void drop_hold(std::uint32_t id);
+  MulticastObject& multicast_object(std::uint32_t id);
+  void drop_binds(MulticastObject& object, int slot);
   bool descriptor_is_open(std::uint32_t id) const;
   std::string token_path(std::uint32_t id) const;
 

@@ -14,7 +14,7 @@ bool Machine::shares_memory() {
   for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) {
     const Allocation& allocation = state_->allocations[id];
     if (local_holds_[id] == 0 || allocation.tag == 0) continue;
-    if (allocation.was_exported != 0) return true;
+    if (allocation.was_exported != 0 || allocation.multicast != 0) return true;
     for (int slot = 0; slot < kMaxProcesses; ++slot) {
       if (slot != slot_ && (allocation.holders[slot / 64] >> (slot % 64) & 1) != 0) return true;
     }

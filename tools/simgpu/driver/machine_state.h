@@ -1,14 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 
 #include "tools/simgpu/driver/machine.h"
 
 namespace plexrl::simgpu {
 
 inline constexpr std::uint32_t kStateMagic = 0x53584c50;  // "PLXS"
-inline constexpr std::uint32_t kStateVersion = 4;         ///< raised with every change of this file
+inline constexpr std::uint32_t kStateVersion = 5;         ///< raised with every change of this file
 inline constexpr int kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxAllocations = 1u << 16;
 inline constexpr std::uint32_t kMaxFrames = 1u << 15;  ///< 64 GiB a device
@@ -42,7 +44,39 @@ struct Allocation {
   std::uint32_t first_frame;  ///< 1 + index
   std::uint32_t was_exported;
   std::uint32_t is_parked;  ///< its contents are in its process's host memory, and it has no frames
-  std::uint64_t holders[kMaxProcesses / 64];
+  std::uint32_t multicast;  ///< 1 + index of what it is as a multicast object; 0: memory
+  std::uint64_t holders[kMaxProcesses / 64];  ///< a bit for each slot
+
+  std::uint64_t& holder_word(int slot) { return holders[slot / 64]; }
+  static std::uint64_t holder_bit(int slot) { return 1ull << (slot % 64); }
+  bool is_held() const {
+    return std::any_of(std::begin(holders), std::end(holders),
+                       [](std::uint64_t word) { return word != 0; });
+  }
+  bool is_held_by(int slot) { return (holder_word(slot) & holder_bit(slot)) != 0; }
+  void hold_by(int slot) { holder_word(slot) |= holder_bit(slot); }
+  void drop_by(int slot) { holder_word(slot) &= ~holder_bit(slot); }
+};
+
+inline constexpr std::uint32_t kMaxMulticasts = 32;
+inline constexpr std::uint32_t kMaxBinds = 512;  ///< of a multicast object
+
+/// Memory that is bound to a multicast object. The process that bound it holds it.
+struct MulticastBind {
+  std::uint64_t bytes;  ///< 0: free
+  std::uint64_t offset, memory_offset;
+  std::uint64_t tag;         ///< of the allocation, which may be gone
+  std::uint32_t allocation;  ///< id
+  std::int32_t slot;         ///< of the process
+};
+
+struct MulticastObject {
+  std::uint32_t is_taken;
+  std::uint32_t team;          ///< devices that it is made for
+  std::uint32_t devices;       ///< those added so far, a bit each
+  std::uint32_t handle_types;  ///< CUmemAllocationHandleType
+  std::uint64_t bytes;
+  MulticastBind binds[kMaxBinds];
 };
 
 struct Frame {
@@ -71,6 +105,7 @@ struct MachineState {
   ProcessSlot processes[kMaxProcesses];
   OrderWords orders[kMaxProcesses];
   Allocation allocations[kMaxAllocations];  ///< [id]; 0 is unused
+  MulticastObject multicasts[kMaxMulticasts];
   DeviceState devices[kMaxDevices];
 };
 

@@ -9,6 +9,7 @@ constexpr int kRegistersPerWarpUnit = 256;
 
 constexpr Architecture kSm75 = {1024, 16, 65536, 64 << 10, 48 << 10, 64 << 10, 0, 256};
 constexpr Architecture kSm80 = {2048, 32, 65536, 164 << 10, 48 << 10, 163 << 10, 1 << 10, 128};
+constexpr Architecture kSm90 = {2048, 32, 65536, 228 << 10, 48 << 10, 227 << 10, 1 << 10, 128};
 
 template <typename T>
 T round_up(T value, T unit) {
@@ -19,7 +20,7 @@ int warps_of(int threads) { return (threads + kWarp - 1) / kWarp; }
 
 }  // namespace
 
-const Architecture& architecture(int sm) { return sm >= 80 ? kSm80 : kSm75; }
+const Architecture& architecture(int sm) { return sm >= 90 ? kSm90 : sm >= 80 ? kSm80 : kSm75; }
 
 int registers_of(const ptx::KernelInfo& kernel, const Architecture& device) {
   const int threads = std::clamp(kernel.max_threads, 1, kMaxThreadsPerBlock);

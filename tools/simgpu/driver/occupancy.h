@@ -21,7 +21,7 @@ struct Architecture {
   std::size_t shared_unit;
 };
 
-/// `sm` is 75 or 80.
+/// `sm` is 75, 80 or 90.
 const Architecture& architecture(int sm);
 
 inline constexpr int kMaxThreadsPerBlock = 1024;

@@ -127,9 +127,9 @@ const std::vector<Key>& keys() {
       {"duplex", "0.1..1", real(&Spec::duplex, 0.1, 1.0)},
       {"hbm", "a rate such as 8GB/s, 0 for no cost", scaled(&Spec::hbm_bytes_per_s, kRates)},
       {"sms", "1..256", integer(&Spec::sms, 1, 256)},
-      {"sm", "75 or 80",
+      {"sm", "75, 80 or 90",
        [](const std::string& text, Spec* spec) {
-         if (text != "75" && text != "80") return false;
+         if (text != "75" && text != "80" && text != "90") return false;
          spec->sm = std::atoi(text.c_str());
          return true;
        }},

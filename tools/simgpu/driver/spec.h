@@ -31,7 +31,7 @@ struct Spec {
       193'000;  ///< cost of cuMemCreate; map, set-access and unmap cost 1/129, 1/5 and 1/7 of it
   std::uint64_t free_delay_ns = 20'000'000;  ///< from a process's death until its memory is free
   std::uint64_t queue_depth = 1024;  ///< outstanding items of a stream before a launch blocks
-  int sm = 75;                       ///< architecture: 75 or 80
+  int sm = 75;                       ///< architecture: 75, 80 or 90
   std::uint64_t seed = 0;  ///< draws the order in which the blocks of a kernel begin; 0: by number
   std::uint64_t stagger_ns = 0;  ///< each item of a stream begins later by up to this, by `seed`
   double slow = 1.0;             ///< modelled times are multiplied by it

@@ -12,6 +12,7 @@ namespace {
 constexpr unsigned kBrandUnknown = 0;
 constexpr unsigned kArchitectureTuring = 6;
 constexpr unsigned kArchitectureAmpere = 7;
+constexpr unsigned kArchitectureHopper = 9;
 constexpr unsigned kCoresPerMultiprocessor = 64;
 constexpr unsigned kBusTypePcie = 2;
 constexpr unsigned kTopologySystem = 50;
@@ -136,8 +137,10 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t handle, unsigned* brand
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t handle, unsigned* architecture) {
   NVML_ENTER_DEVICE(handle);
-  return answer(architecture,
-                session().spec().sm >= 80 ? kArchitectureAmpere : kArchitectureTuring);
+  const int sm = session().spec().sm;
+  return answer(architecture, sm >= 90   ? kArchitectureHopper
+                              : sm >= 80 ? kArchitectureAmpere
+                                         : kArchitectureTuring);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, int* major,

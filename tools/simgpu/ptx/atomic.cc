@@ -12,9 +12,30 @@ using U16 = std::uint16_t;
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 
-/// W: the word in memory and register. kNew(old, b, c): the value to write.
+/// What is done with the words of memory. W: the word in memory and register. kNew(old, b, c): the
+/// value to write.
+struct Atomic {
+  template <typename W, W (*kNew)(W, W, W)>
+  static const Op* run(Warp& warp, const Op* op, std::uint32_t mask);
+};
+
 template <typename W, W (*kNew)(W, W, W)>
-const Op* atomic(Warp& warp, const Op* op, std::uint32_t mask) {
+PLEXRL_INLINE W update(Warp& warp, W* word, W b, W c) {
+  W old = __atomic_load_n(word, __ATOMIC_RELAXED);
+  W fresh = kNew(old, b, c);
+  while (
+      !__atomic_compare_exchange_n(word, &old, fresh, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    fresh = kNew(old, b, c);
+  }
+  if (fresh != old) {
+    warp.has_changed = true;
+    ++warp.writes;
+  }
+  return old;
+}
+
+template <typename W, W (*kNew)(W, W, W)>
+const Op* Atomic::run(Warp& warp, const Op* op, std::uint32_t mask) {
   Access at;
   if (!resolve(warp, op, mask, sizeof(W), at)) return op + 1;
   const W* const b = source<W>(warp, op->b);
@@ -22,20 +43,77 @@ const Op* atomic(Warp& warp, const Op* op, std::uint32_t mask) {
   W* const d = op->d == kNoOperand ? nullptr : destination<W>(warp, op->d);
   for (std::uint32_t left = mask; left != 0; left &= left - 1) {
     const int i = std::countr_zero(left);
-    auto* const word = reinterpret_cast<W*>(at.at(i));
-    W old = __atomic_load_n(word, __ATOMIC_RELAXED);
-    W fresh = kNew(old, b[i], c[i]);
-    while (
-        !__atomic_compare_exchange_n(word, &old, fresh, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-      fresh = kNew(old, b[i], c[i]);
-    }
-    if (fresh != old) {
-      warp.has_changed = true;
-      ++warp.writes;
-    }
+    const W old = update<W, kNew>(warp, reinterpret_cast<W*>(at.at(i)), b[i], c[i]);
     if (d != nullptr) d[i] = old;
   }
   return op + 1;
+}
+
+/// Calls use(lane, element, word) for each word behind the multicast addresses, the devices of a
+/// word one after the other.
+template <typename W, typename Use>
+PLEXRL_INLINE const Op* each_replica(Warp& warp, const Op* op, std::uint32_t mask, Use use) {
+  const AddressSpace& memory = *warp.memory;
+  const auto* const a = source<std::uint64_t>(warp, op->a);
+  const std::size_t bytes = sizeof(W) * op->count;
+  for (std::uint32_t left = mask; left != 0; left &= left - 1) {
+    const int i = std::countr_zero(left);
+    const std::uint64_t address = a[i] + static_cast<std::uint64_t>(op->imm);
+    if ((address & (bytes - 1)) != 0) {
+      raise_fault(warp, op, Fault::Kind::kMisalignedAddress, address);
+      break;
+    }
+    std::byte* replicas[AddressSpace::kMaxReplicas];
+    const std::size_t count =
+        memory.find_replicas == nullptr
+            ? 0
+            : memory.find_replicas(memory.context, memory.device, address, bytes, replicas);
+    if (count == 0) {
+      raise_fault(warp, op, Fault::Kind::kIllegalAddress, address);
+      break;
+    }
+    warp.global_bytes += bytes * count;
+    for (std::size_t r = 0; r < count; ++r) {
+      for (int v = 0; v < op->count; ++v) use(i, v, r, reinterpret_cast<W*>(replicas[r]) + v);
+    }
+  }
+  return op + 1;
+}
+
+/// The register of an element.
+PLEXRL_INLINE std::int32_t element(const Op* op, std::int32_t single, int v) {
+  return op->count == 1 ? single : op->list[v];
+}
+
+struct MultimemRed {
+  template <typename W, W (*kNew)(W, W, W)>
+  static const Op* run(Warp& warp, const Op* op, std::uint32_t mask) {
+    return each_replica<W>(warp, op, mask, [&](int i, int v, std::size_t, W* word) {
+      const W b = source<W>(warp, element(op, op->b, v))[i];
+      update<W, kNew>(warp, word, b, b);
+    });
+  }
+};
+
+struct MultimemLoad {
+  template <typename W, W (*kNew)(W, W, W)>
+  static const Op* run(Warp& warp, const Op* op, std::uint32_t mask) {
+    return each_replica<W>(warp, op, mask, [&](int i, int v, std::size_t r, const W* word) {
+      W& d = destination<W>(warp, element(op, op->d, v))[i];
+      const W next = __atomic_load_n(word, __ATOMIC_RELAXED);
+      d = r == 0 ? next : kNew(d, next, next);
+    });
+  }
+};
+
+template <typename W>
+const Op* multimem_store(Warp& warp, const Op* op, std::uint32_t mask) {
+  return each_replica<W>(warp, op, mask, [&](int i, int v, std::size_t, W* word) {
+    const W b = source<W>(warp, element(op, op->b, v))[i];
+    if (__atomic_exchange_n(word, b, __ATOMIC_RELAXED) == b) return;
+    warp.has_changed = true;
+    ++warp.writes;
+  });
 }
 
 template <typename W>
@@ -86,70 +164,71 @@ U32 add_half_pair(U32 old, U32 b, U32) {
          add_half(static_cast<U16>(old), static_cast<U16>(b), 0);
 }
 
-template <typename W>
+template <typename Kind, typename W>
 OpFn bitwise(AtomicAct act) {
   switch (act) {
     case AtomicAct::kAnd:
-      return atomic<W, bit_and<W>>;
+      return Kind::template run<W, bit_and<W>>;
     case AtomicAct::kOr:
-      return atomic<W, bit_or<W>>;
+      return Kind::template run<W, bit_or<W>>;
     case AtomicAct::kXor:
-      return atomic<W, bit_xor<W>>;
+      return Kind::template run<W, bit_xor<W>>;
     case AtomicAct::kExchange:
-      return atomic<W, exchange<W>>;
+      return Kind::template run<W, exchange<W>>;
     case AtomicAct::kCompareSwap:
-      return atomic<W, compare_swap<W>>;
+      return Kind::template run<W, compare_swap<W>>;
     default:
       return nullptr;
   }
 }
 
-template <typename W, typename T>
+template <typename Kind, typename W, typename T>
 OpFn arithmetic(AtomicAct act) {
   switch (act) {
     case AtomicAct::kAdd:
-      return atomic<W, add<W>>;
+      return Kind::template run<W, add<W>>;
     case AtomicAct::kMin:
-      return atomic<W, minimum<W, T>>;
+      return Kind::template run<W, minimum<W, T>>;
     case AtomicAct::kMax:
-      return atomic<W, maximum<W, T>>;
+      return Kind::template run<W, maximum<W, T>>;
     default:
-      return bitwise<W>(act);
+      return bitwise<Kind, W>(act);
   }
 }
 
+template <typename Kind>
 OpFn choose(AtomicAct act, Type type) {
   const bool is_add = act == AtomicAct::kAdd;
   switch (type) {
     case Type::kU32:
-      if (act == AtomicAct::kIncrement) return atomic<U32, increment>;
-      if (act == AtomicAct::kDecrement) return atomic<U32, decrement>;
-      return arithmetic<U32, U32>(act);
+      if (act == AtomicAct::kIncrement) return Kind::template run<U32, increment>;
+      if (act == AtomicAct::kDecrement) return Kind::template run<U32, decrement>;
+      return arithmetic<Kind, U32, U32>(act);
     case Type::kS32:
-      return arithmetic<U32, std::int32_t>(act);
+      return arithmetic<Kind, U32, std::int32_t>(act);
     case Type::kU64:
-      return arithmetic<U64, U64>(act);
+      return arithmetic<Kind, U64, U64>(act);
     case Type::kS64:
-      return arithmetic<U64, std::int64_t>(act);
+      return arithmetic<Kind, U64, std::int64_t>(act);
     case Type::kB32:
-      return bitwise<U32>(act);
+      return bitwise<Kind, U32>(act);
     case Type::kB64:
-      return bitwise<U64>(act);
+      return bitwise<Kind, U64>(act);
     case Type::kB16:
-      return act == AtomicAct::kCompareSwap || act == AtomicAct::kExchange ? bitwise<U16>(act)
+      return act == AtomicAct::kCompareSwap || act == AtomicAct::kExchange ? bitwise<Kind, U16>(act)
                                                                            : nullptr;
     case Type::kF32:
-      return is_add                        ? atomic<U32, add_float>
-             : act == AtomicAct::kExchange ? bitwise<U32>(act)
+      return is_add                        ? Kind::template run<U32, add_float>
+             : act == AtomicAct::kExchange ? bitwise<Kind, U32>(act)
                                            : nullptr;
     case Type::kF64:
-      return is_add                        ? atomic<U64, add_double>
-             : act == AtomicAct::kExchange ? bitwise<U64>(act)
+      return is_add                        ? Kind::template run<U64, add_double>
+             : act == AtomicAct::kExchange ? bitwise<Kind, U64>(act)
                                            : nullptr;
     case Type::kF16:
-      return is_add ? atomic<U16, add_half> : nullptr;
+      return is_add ? Kind::template run<U16, add_half> : nullptr;
     case Type::kF16x2:
-      return is_add ? atomic<U32, add_half_pair> : nullptr;
+      return is_add ? Kind::template run<U32, add_half_pair> : nullptr;
     default:
       return nullptr;
   }
@@ -160,6 +239,27 @@ OpFn choose(AtomicAct act, Type type) {
 
 namespace plexrl::simgpu::ptx {
 
-OpFn atomic_op(AtomicAct act, Type type) { return PLEXRL_PTX_LEVEL::choose(act, type); }
+OpFn atomic_op(AtomicAct act, Type type) {
+  return PLEXRL_PTX_LEVEL::choose<PLEXRL_PTX_LEVEL::Atomic>(act, type);
+}
+
+OpFn multimem_red_op(AtomicAct act, Type type) {
+  return PLEXRL_PTX_LEVEL::choose<PLEXRL_PTX_LEVEL::MultimemRed>(act, type);
+}
+
+OpFn multimem_load_op(AtomicAct act, Type type) {
+  return PLEXRL_PTX_LEVEL::choose<PLEXRL_PTX_LEVEL::MultimemLoad>(act, type);
+}
+
+OpFn multimem_store_op(Type type) {
+  switch (bytes_of(type)) {
+    case 4:
+      return PLEXRL_PTX_LEVEL::multimem_store<std::uint32_t>;
+    case 8:
+      return PLEXRL_PTX_LEVEL::multimem_store<std::uint64_t>;
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace plexrl::simgpu::ptx

@@ -24,4 +24,13 @@ enum class AtomicAct : std::uint8_t {
 /// operation.
 OpFn atomic_op(AtomicAct act, Type type);
 
+/// multimem.red: as red, on the memory of every device behind a multicast address, `count` elements
+/// a lane (b, or list when there are several). multimem.ld_reduce: d (or list) gets the elements of
+/// all devices, combined in their order. nullptr when PTX has no such operation, or the executor
+/// lacks it.
+OpFn multimem_red_op(AtomicAct act, Type type);
+OpFn multimem_load_op(AtomicAct act, Type type);
+/// multimem.st of `count` elements.
+OpFn multimem_store_op(Type type);
+
 }  // namespace plexrl::simgpu::ptx

@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "tools/simgpu/ptx/atomic.h"
 #include "tools/simgpu/ptx/decoder.h"
 
@@ -213,6 +215,51 @@ void Decoder::atomic(Words& words) {
   op.c = c;
   op.imm = at.imm;
   op.mode = at.mode;
+}
+
+/// multimem.{ld_reduce,st,red}[.v2|.v4].type on multicast addresses. Sums that are kept wider on
+/// the way (.acc::) are unknown.
+void Decoder::multicast(Words& words) {
+  static constexpr AtomicAct kActs[] = {AtomicAct::kAdd, AtomicAct::kMin, AtomicAct::kMax,
+                                        AtomicAct::kAnd, AtomicAct::kOr,  AtomicAct::kXor};
+  Place place;
+  const Type type = words.take_type();
+  const std::size_t what = words.take_one({"ld_reduce", "st", "red"});
+  take_place(words, place);
+  drop_cache_words(words);
+  const std::size_t vector = words.take_one({"v2", "v4"});
+  const std::size_t count = vector > 1 ? 1 : vector == 0 ? 2 : 4;
+  const std::size_t act = words.take_one({"add", "min", "max", "and", "or", "xor"});
+  const bool is_load = what == 0;
+  const bool is_store = what == 1;
+  const bool has_act = act < std::size(kActs);
+  if (what > 2 || place != Place::kGlobal || is_store == has_act || operand_count() != 2 ||
+      count * static_cast<std::size_t>(bytes_of(type)) > 16 || (count > 1 && !is_float(type))) {
+    unknown();
+  }
+  const Address at = address(operand(is_load ? 1 : 0), place);
+  const Operand& values = operand(is_load ? 0 : 1);
+  if ((at.mode & kShortAddress) != 0) fail("a multicast address has 64 bits");
+  const bool is_vector = values.kind == Operand::Kind::kVector;
+  if (is_vector ? values.children.size() != count : count != 1) fail("wrong number of values");
+  std::vector<std::int32_t> list;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Operand& element = is_vector ? values.children[i] : values;
+    list.push_back(is_load ? write(element, type) : read(element, type));
+  }
+  Op& op = emit(is_store  ? multimem_store_op(type)
+                : is_load ? multimem_load_op(kActs[act], type)
+                          : multimem_red_op(kActs[act], type));
+  op.a = at.a;
+  op.imm = at.imm;
+  op.count = static_cast<std::uint8_t>(count);
+  if (count == 1) {
+    (is_load ? op.d : op.b) = list[0];
+    return;
+  }
+  op.list = keep_list(std::move(list));
+  op.list_size = static_cast<std::uint8_t>(count);
+  op.list_results = static_cast<std::uint8_t>(is_load ? count : 0);
 }
 
 /// Hints without effect on results.

@@ -458,6 +458,7 @@ Decoder::Handler Decoder::handler(std::string_view opcode) {
       {"st", &D::store},
       {"atom", &D::atomic},
       {"red", &D::atomic},
+      {"multimem", &D::multicast},
       {"tex", &D::texture},
       {"tld4", &D::texture},
       {"suld", &D::surface},

@@ -158,6 +158,7 @@ class Decoder {
   void load(Words& words);
   void store(Words& words);
   void atomic(Words& words);
+  void multicast(Words& words);
   void nothing(Words& words);
 
   // decode_texture.cc

@@ -40,6 +40,13 @@ struct AddressSpace {
   /// What a texture or surface object is; nullptr when there is none of that number.
   std::shared_ptr<const Texture> (*find_texture)(void* context, std::uint64_t object) = nullptr;
   std::shared_ptr<const TexelArray> (*find_surface)(void* context, std::uint64_t object) = nullptr;
+  /// Of a multicast address: host addresses of the `bytes` at it in the memory of each device, into
+  /// `out`. How many there are, at most kMaxReplicas; 0: no multicast address, or `device` may not
+  /// use it.
+  static constexpr std::size_t kMaxReplicas = 16;
+  std::size_t (*find_replicas)(void* context, int device, std::uint64_t addr, std::size_t bytes,
+                               std::byte** out) = nullptr;
+  int device = 0;  ///< for `find_replicas`
   void* context = nullptr;
 };
 
