@@ -58,6 +58,16 @@ constexpr uint64_t array_depth(const Descriptor& array) noexcept {
   }
 }
 
+/// Whether the slices of an array are layers or faces, of which each mipmap level has all.
+template <typename Descriptor>
+constexpr bool has_layers(const Descriptor& array) noexcept {
+  if constexpr (requires { array.Flags; }) {
+    return (array.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+  } else {
+    return false;
+  }
+}
+
 /// What an array of this descriptor takes at least, all mipmap levels together, without the
 /// driver's padding; 0 for a null descriptor. A sparse array takes nothing by itself, but counts
 /// all the same.
@@ -67,12 +77,14 @@ constexpr uint64_t array_bytes(const Descriptor* array, unsigned int levels = 1)
   uint64_t width = array->Width;
   uint64_t height = array->Height != 0 ? array->Height : 1;
   uint64_t depth = array_depth(*array);
+  const uint64_t depth_of_last = has_layers(*array) ? depth : 1;
   uint64_t bytes = 0;
-  for (unsigned int level = 0; level < levels && level < 64; ++level) {
+  for (unsigned int level = 0; level < (levels != 0 ? levels : 1); ++level) {
     bytes += width * height * depth * array->NumChannels * element_bytes(array->Format);
+    if (width == 1 && height == 1 && depth == depth_of_last) break;  // there are no more levels
     width = width > 1 ? width / 2 : 1;
     height = height > 1 ? height / 2 : 1;
-    depth = depth > 1 ? depth / 2 : 1;
+    depth = depth > depth_of_last ? depth / 2 : depth;
   }
   return bytes;
 }

@@ -42,6 +42,10 @@ TEST(Wrapping, AMipmappedArrayTakesAllItsLevels) {
   cube.Format = CU_AD_FORMAT_FLOAT;
   cube.NumChannels = 1;
   EXPECT_EQ(wrapping::array_bytes(&cube, 3), (64u + 8 + 1) * 4);
+  EXPECT_EQ(wrapping::array_bytes(&cube, 9), (64u + 8 + 1) * 4) << "more than there can be";
+  cube.Depth = 6;
+  cube.Flags = CUDA_ARRAY3D_CUBEMAP;
+  EXPECT_EQ(wrapping::array_bytes(&cube, 9), (16u + 4 + 1) * 6 * 4) << "each has all six faces";
 }
 
 TEST(Wrapping, ANullDescriptorTakesNothing) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -45,6 +46,29 @@ constexpr char kFetches[] = R"(
   mul.wide.u32 %a3, %r2, 4;
   add.u64 %a4, %a2, %a3;
   st.global.u32 [%a4], %r1;
+  ret;
+}
+.visible .entry middle_of_level(.param .u64 object, .param .f32 level, .param .u64 out) {
+  .reg .f32 %f<8>;
+  .reg .b64 %a<4>;
+  ld.param.u64 %a1, [object];
+  ld.param.f32 %f1, [level];
+  ld.param.u64 %a2, [out];
+  mov.f32 %f2, 0f3F000000;
+  tex.level.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%a1, {%f2, %f2}], %f1;
+  st.global.f32 [%a2], %f3;
+  ret;
+}
+.visible .entry middle_of_layer(.param .u64 object, .param .u32 layer, .param .u64 out) {
+  .reg .b32 %r<4>;
+  .reg .f32 %f<8>;
+  .reg .b64 %a<4>;
+  ld.param.u64 %a1, [object];
+  ld.param.u32 %r1, [layer];
+  ld.param.u64 %a2, [out];
+  mov.f32 %f2, 0f3F000000;
+  tex.a2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%a1, {%r1, %f2, %f2, %f2}];
+  st.global.f32 [%a2], %f3;
   ret;
 }
 .visible .entry add_to_surface(.param .u64 object, .param .u32 width, .param .u32 value) {
@@ -119,6 +143,42 @@ class ArrayTest : public DriverTest {
     EXPECT_EQ(CUDA_SUCCESS, cuMemcpyDtoH(out.data(), words_, kCount * 4));
     return out;
   }
+  /// What one thread of `middle_of_level` or `middle_of_layer` fetches.
+  template <typename Which>
+  float middle(const char* name, CUtexObject object, Which which) {
+    void* parameters[] = {&object, &which, &words_};
+    EXPECT_EQ(CUDA_SUCCESS,
+              cuLaunchKernel(kernel(name), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+    float out = 0;
+    EXPECT_EQ(CUDA_SUCCESS, cuMemcpyDtoH(&out, words_, 4));
+    return out;
+  }
+  /// A texture with normalised coordinates; `view` may be null.
+  static CUresult make_texture(const CUDA_RESOURCE_DESC& resource,
+                               const CUDA_RESOURCE_VIEW_DESC* view, CUtexObject* object) {
+    CUDA_TEXTURE_DESC description{};
+    description.flags = CU_TRSF_NORMALIZED_COORDINATES;
+    description.maxMipmapLevelClamp = 10;
+    return cuTexObjectCreate(object, &resource, &description, view);
+  }
+  /// Writes `value` into all texels of a level or layer of floats.
+  static void fill(CUarray array, float value, std::size_t layer = 0) {
+    CUDA_ARRAY3D_DESCRIPTOR shape{};
+    ASSERT_EQ(CUDA_SUCCESS, cuArray3DGetDescriptor(&shape, array));
+    const std::vector<float> in(shape.Width * shape.Height, value);
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = in.data();
+    copy.srcPitch = shape.Width * 4;
+    copy.srcHeight = shape.Height;
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = array;
+    copy.dstZ = layer;
+    copy.WidthInBytes = shape.Width * 4;
+    copy.Height = shape.Height;
+    copy.Depth = 1;
+    ASSERT_EQ(CUDA_SUCCESS, cuMemcpy3D(&copy));
+  }
   std::size_t free_bytes() {
     std::size_t free = 0;
     std::size_t total = 0;
@@ -156,8 +216,17 @@ TEST_F(ArrayTest, RefusesWhatItCantHold) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, create(described(4, 0, 4, CU_AD_FORMAT_FLOAT, 1)));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, create(described(200000, 0, 0, CU_AD_FORMAT_FLOAT, 1)));
   EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, create(described(4, 4, 0, CU_AD_FORMAT_NV12, 1)));
+  const auto create_cube = [&](std::size_t width, std::size_t height, std::size_t depth,
+                               unsigned flags = 0) {
+    return create(
+        described(width, height, depth, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP | flags));
+  };
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, create_cube(4, 5, 6));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, create_cube(4, 4, 5));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, create_cube(4, 4, 12));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, create_cube(4, 4, 7, CUDA_ARRAY3D_LAYERED));
   EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-            create(described(4, 4, 6, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP)));
+            create(described(4, 4, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE)));
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, create(described(8192, 8192, 0, CU_AD_FORMAT_FLOAT, 4)));
 }
 
@@ -321,6 +390,104 @@ TEST_F(ArrayTest, TexturesReadArrays) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuTexObjectGetResourceDesc(&resource, filtered));
   ASSERT_EQ(CUDA_SUCCESS, cuTexObjectDestroy(nearest));
   ASSERT_EQ(CUDA_SUCCESS, cuArrayDestroy(array));
+}
+
+TEST_F(ArrayTest, AMipmappedArrayHasLevelsOfHalfTheSize) {
+  const std::size_t before = free_bytes();
+  const auto wanted = described(1024, 256, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST);
+  CUmipmappedArray mipmapped = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuMipmappedArrayCreate(&mipmapped, &wanted, 100));
+  EXPECT_EQ(before - 2 * kMiB, free_bytes()) << "1 MiB and a third, in whole frames";
+  CUarray level = nullptr;
+  for (unsigned n = 0; n < 11; ++n) {
+    CUDA_ARRAY3D_DESCRIPTOR shape{};
+    ASSERT_EQ(CUDA_SUCCESS, cuMipmappedArrayGetLevel(&level, mipmapped, n));
+    ASSERT_EQ(CUDA_SUCCESS, cuArray3DGetDescriptor(&shape, level));
+    EXPECT_EQ(1024u >> n, shape.Width);
+    EXPECT_EQ(std::max(256u >> n, 1u), shape.Height);
+    EXPECT_EQ(wanted.Flags, shape.Flags);
+    fill(level, static_cast<float>(n));
+  }
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMipmappedArrayGetLevel(&level, mipmapped, 11));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(level)) << "a part of the whole";
+
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+  resource.res.mipmap.hMipmappedArray = mipmapped;
+  CUtexObject object = 0;
+  ASSERT_EQ(CUDA_SUCCESS, make_texture(resource, nullptr, &object));
+  for (const float n : {0.0f, 3.0f, 7.0f, 10.0f})
+    EXPECT_EQ(n, middle("middle_of_level", object, n)) << "no level spilled into another";
+  CUDA_RESOURCE_VIEW_DESC view{};
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuTexObjectGetResourceViewDesc(&view, object));
+  ASSERT_EQ(CUDA_SUCCESS, cuTexObjectDestroy(object));
+  CUDA_TEXTURE_DESC whole{};  // coordinates in texels
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&object, &resource, &whole, nullptr));
+
+  ASSERT_EQ(CUDA_SUCCESS, cuMipmappedArrayDestroy(mipmapped));
+  EXPECT_EQ(before, free_bytes());
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayDestroy(mipmapped));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, make_texture(resource, nullptr, &object));
+}
+
+TEST_F(ArrayTest, AViewChoosesLevelsAndLayersAndAnotherFormat) {
+  const auto wanted = described(8, 8, 4, CU_AD_FORMAT_UNSIGNED_INT32, 1, CUDA_ARRAY3D_LAYERED);
+  CUmipmappedArray mipmapped = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuMipmappedArrayCreate(&mipmapped, &wanted, 3));
+  for (unsigned n = 0; n < 3; ++n) {
+    CUarray level = nullptr;
+    ASSERT_EQ(CUDA_SUCCESS, cuMipmappedArrayGetLevel(&level, mipmapped, n));
+    for (std::size_t layer = 0; layer < 4; ++layer)
+      fill(level, static_cast<float>(10 * n + layer), layer);  // their bits, as words
+  }
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+  resource.res.mipmap.hMipmappedArray = mipmapped;
+  CUDA_RESOURCE_VIEW_DESC view{};
+  view.format = CU_RES_VIEW_FORMAT_FLOAT_1X32;
+  view.width = view.height = 8;
+  view.firstMipmapLevel = 1;
+  view.lastMipmapLevel = 2;
+  view.firstLayer = 1;
+  view.lastLayer = 2;
+  CUtexObject object = 0;
+  ASSERT_EQ(CUDA_SUCCESS, make_texture(resource, &view, &object));
+  EXPECT_EQ(11.0f, middle("middle_of_layer", object, 0u));
+  EXPECT_EQ(12.0f, middle("middle_of_layer", object, 1u));
+  EXPECT_EQ(12.0f, middle("middle_of_layer", object, 3u)) << "the last one of the view";
+  CUDA_RESOURCE_VIEW_DESC told{};
+  ASSERT_EQ(CUDA_SUCCESS, cuTexObjectGetResourceViewDesc(&told, object));
+  EXPECT_EQ(0, std::memcmp(&view, &told, sizeof view));
+  ASSERT_EQ(CUDA_SUCCESS, cuTexObjectDestroy(object));
+
+  const auto with = [&](auto change) {
+    CUDA_RESOURCE_VIEW_DESC other = view;
+    change(other);
+    return make_texture(resource, &other, &object);
+  };
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            with([](auto& v) { v.format = CU_RES_VIEW_FORMAT_UINT_1X8; }));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, with([](auto& v) { v.width = 16; }));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, with([](auto& v) { v.lastMipmapLevel = 3; }));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, with([](auto& v) { v.lastLayer = 4; }));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, with([](auto& v) { v.firstLayer = 3; }));
+  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+            with([](auto& v) { v.format = CU_RES_VIEW_FORMAT_UNSIGNED_BC1; }));
+  ASSERT_EQ(CUDA_SUCCESS, cuMipmappedArrayDestroy(mipmapped));
+}
+
+TEST_F(ArrayTest, ACubeIsSixFaces) {
+  const CUarray cube = make(described(4, 4, 6, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP));
+  for (std::size_t face = 0; face < 6; ++face) fill(cube, static_cast<float>(face), face);
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = cube;
+  CUtexObject object = 0;
+  ASSERT_EQ(CUDA_SUCCESS, make_texture(resource, nullptr, &object));
+  for (unsigned face = 0; face < 6; ++face)
+    EXPECT_EQ(static_cast<float>(face), middle("middle_of_layer", object, face));
+  ASSERT_EQ(CUDA_SUCCESS, cuTexObjectDestroy(object));
+  ASSERT_EQ(CUDA_SUCCESS, cuArrayDestroy(cube));
 }
 
 TEST_F(ArrayTest, TexturesReadPlainMemoryByIndexAndByRows) {

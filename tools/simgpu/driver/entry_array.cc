@@ -51,9 +51,39 @@ SIMGPU_EXPORT CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* de
 SIMGPU_EXPORT CUresult CUDAAPI cuArrayDestroy(CUarray handle) {
   SIMGPU_ENTER(cuArrayDestroy);
   const auto array = find_array(handle);
-  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  if (!array || array->is_level) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult error = array->context->error.load(); error != CUDA_SUCCESS) return error;
   if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   finish_all_work(array->context);  // nothing that runs may lose its memory
   return destroy_array(handle);
+}
+
+SIMGPU_EXPORT CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray* array,
+                                                      const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
+                                                      unsigned int levels) {
+  SIMGPU_ENTER_CONTEXT(cuMipmappedArrayCreate);
+  if (array == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+  return create_mipmapped_array(context, *descriptor, levels, array);
+}
+
+SIMGPU_EXPORT CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray* array, CUmipmappedArray handle,
+                                                        unsigned int level) {
+  SIMGPU_ENTER_CONTEXT(cuMipmappedArrayGetLevel);
+  if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto mipmapped = find_mipmapped_array(handle);
+  if (!mipmapped) return CUDA_ERROR_INVALID_HANDLE;
+  if (level >= mipmapped->levels.size()) return CUDA_ERROR_INVALID_VALUE;
+  *array = mipmapped->levels[level];
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_EXPORT CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray handle) {
+  SIMGPU_ENTER(cuMipmappedArrayDestroy);
+  const auto mipmapped = find_mipmapped_array(handle);
+  if (!mipmapped) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult error = mipmapped->context->error.load(); error != CUDA_SUCCESS) return error;
+  if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
+  finish_all_work(mipmapped->context);
+  return destroy_mipmapped_array(handle);
 }

@@ -2,6 +2,7 @@
 // NOT_SUPPORTED.
 
 #include <algorithm>
+#include <vector>
 
 #include "tools/simgpu/driver/array.h"
 #include "tools/simgpu/driver/driver.h"
@@ -16,8 +17,9 @@ constexpr std::uint64_t kAlignment = 512, kPitchAlignment = 32;
 constexpr std::uint64_t kMostLinear = 1ull << 28;
 constexpr std::uint64_t kMostPitchWidth = 131072, kMostPitchHeight = 65000, kMostPitch = 2097120;
 
-/// What a texture reads: the texels that a resource names.
-CUresult read_resource(const CUDA_RESOURCE_DESC& resource, ptx::TexelArray* texels) {
+/// What a texture reads: the texels that a resource names, in all of its levels.
+CUresult read_resource(const CUDA_RESOURCE_DESC& resource, ptx::Texture* texture) {
+  ptx::TexelArray* const texels = &texture->texels;
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY: {
@@ -56,10 +58,85 @@ CUresult read_resource(const CUDA_RESOURCE_DESC& resource, ptx::TexelArray* texe
       texels->pitch = plane.pitchInBytes;
       return CUDA_SUCCESS;
     }
-    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
+      const auto mipmapped = find_mipmapped_array(resource.res.mipmap.hMipmappedArray);
+      if (!mipmapped) return CUDA_ERROR_INVALID_HANDLE;
+      for (const CUarray handle : mipmapped->levels) {
+        const auto level = find_array(handle);
+        if (!level) return CUDA_ERROR_INVALID_HANDLE;
+        texture->smaller.push_back(level->texels);
+      }
+      *texels = texture->smaller.front();
+      texture->smaller.erase(texture->smaller.begin());
+      return CUDA_SUCCESS;
+    }
   }
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+/// The format that a view gives texels: formats come in threes of 1, 2 and 4 channels.
+std::optional<ptx::TexelArray> view_texels(CUresourceViewFormat format) {
+  static constexpr CUarray_format kFormats[] = {
+      CU_AD_FORMAT_UNSIGNED_INT8, CU_AD_FORMAT_SIGNED_INT8,    CU_AD_FORMAT_UNSIGNED_INT16,
+      CU_AD_FORMAT_SIGNED_INT16,  CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
+      CU_AD_FORMAT_HALF,          CU_AD_FORMAT_FLOAT};
+  static_assert(CU_RES_VIEW_FORMAT_UINT_1X8 == 1 && CU_RES_VIEW_FORMAT_FLOAT_4X32 == 24);
+  const int number = static_cast<int>(format) - 1;
+  if (number < 0 || number >= 24) return std::nullopt;
+  return texels_of(kFormats[number / 3], 1u << (number % 3));
+}
+
+/// Whether the slices of what a texture reads are layers or faces.
+bool has_layers(const CUDA_RESOURCE_DESC& resource) {
+  CUarray handle = resource.res.array.hArray;
+  if (resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+    const auto mipmapped = find_mipmapped_array(resource.res.mipmap.hMipmappedArray);
+    if (!mipmapped) return false;
+    handle = mipmapped->levels.front();
+  }
+  const auto array = find_array(handle);
+  return array && (array->descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+}
+
+/// One level as a view has it: texels of another format, and some of its layers only.
+bool view_level(const CUDA_RESOURCE_VIEW_DESC& view, bool is_layered, const ptx::TexelArray& format,
+                ptx::TexelArray* level) {
+  if (format.texel_bytes() != level->texel_bytes()) return false;
+  level->format = format.format;
+  level->channels = format.channels;
+  if (!is_layered) return view.firstLayer == 0 && view.lastLayer == 0;
+  if (view.lastLayer < view.firstLayer || view.lastLayer >= level->depth) return false;
+  level->address += view.firstLayer * level->slice;
+  level->depth = view.lastLayer - view.firstLayer + 1;
+  return true;
+}
+
+/// Makes the texture what `view` has of its arrays. NOT_SUPPORTED: block-compressed formats.
+CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC& view, bool is_layered, ptx::Texture* texture) {
+  const ptx::TexelArray whole = texture->texels;
+  if (view.format > CU_RES_VIEW_FORMAT_FLOAT_4X32) return CUDA_ERROR_NOT_SUPPORTED;
+  ptx::TexelArray format = whole;
+  if (view.format != CU_RES_VIEW_FORMAT_NONE) {
+    const auto other = view_texels(view.format);
+    if (!other) return CUDA_ERROR_INVALID_VALUE;
+    format = *other;
+  }
+  const auto height = std::max<std::uint64_t>(view.height, 1);
+  if (view.width != whole.width || height != whole.height ||
+      (!is_layered && std::max<std::uint64_t>(view.depth, 1) != whole.depth) ||
+      view.lastMipmapLevel < view.firstMipmapLevel ||
+      view.lastMipmapLevel > texture->smaller.size()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<ptx::TexelArray> levels = std::move(texture->smaller);
+  levels.insert(levels.begin(), whole);
+  levels = {levels.begin() + view.firstMipmapLevel, levels.begin() + view.lastMipmapLevel + 1};
+  for (ptx::TexelArray& level : levels) {
+    if (!view_level(view, is_layered, format, &level)) return CUDA_ERROR_INVALID_VALUE;
+  }
+  texture->texels = levels.front();
+  texture->smaller = {levels.begin() + 1, levels.end()};
+  return CUDA_SUCCESS;
 }
 
 bool is_float(ptx::TexelFormat format) {
@@ -103,6 +180,10 @@ CUresult make_texture(const CUDA_TEXTURE_DESC& description, ptx::Texture* textur
   } else if (description.filterMode != CU_TR_FILTER_MODE_POINT) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  texture->mixes_levels = description.mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
+  texture->level_bias = description.mipmapLevelBias;
+  texture->least_level = description.minMipmapLevelClamp;
+  texture->most_level = description.maxMipmapLevelClamp;
   return CUDA_SUCCESS;
 }
 
@@ -121,11 +202,17 @@ SIMGPU_EXPORT CUresult CUDAAPI cuTexObjectCreate(CUtexObject* object,
   TextureObject made;
   made.resource = *resource;
   made.description = *description;
-  CUresult result = read_resource(*resource, &made.texture.texels);
+  CUresult result = read_resource(*resource, &made.texture);
   if (result != CUDA_SUCCESS) return result;
-  if (view != nullptr) {  // another format of the same memory, or some of its layers
-    return resource->resType == CU_RESOURCE_TYPE_ARRAY ? CUDA_ERROR_NOT_SUPPORTED
-                                                       : CUDA_ERROR_INVALID_VALUE;
+  const bool is_mipmapped = resource->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+  if (is_mipmapped && (description->flags & CU_TRSF_NORMALIZED_COORDINATES) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (view != nullptr) {
+    if (!is_mipmapped && resource->resType != CU_RESOURCE_TYPE_ARRAY)
+      return CUDA_ERROR_INVALID_VALUE;
+    result = apply_view(*view, has_layers(*resource), &made.texture);
+    if (result != CUDA_SUCCESS) return result;
+    made.view = *view;
   }
   result = make_texture(*description, &made.texture);
   if (result != CUDA_SUCCESS) return result;
@@ -156,11 +243,14 @@ SIMGPU_EXPORT CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* desc
   return CUDA_SUCCESS;
 }
 
-/// "If … no resource view was specified, an error is returned": none can be.
-SIMGPU_EXPORT CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC*,
-                                                              CUtexObject) {
+/// An error for a texture that was made without a view.
+SIMGPU_EXPORT CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* view,
+                                                              CUtexObject object) {
   SIMGPU_ENTER_CONTEXT(cuTexObjectGetResourceViewDesc);
-  return CUDA_ERROR_INVALID_VALUE;
+  const auto texture = find_texture(object);
+  if (view == nullptr || texture == nullptr || !texture->view) return CUDA_ERROR_INVALID_VALUE;
+  *view = *texture->view;
+  return CUDA_SUCCESS;
 }
 
 SIMGPU_EXPORT CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* object,

@@ -18,6 +18,7 @@ struct TextureObject {
   ptx::Texture texture;
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC description{};
+  std::optional<CUDA_RESOURCE_VIEW_DESC> view;
 };
 
 struct SurfaceObject {

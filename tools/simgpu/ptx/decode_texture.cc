@@ -7,14 +7,9 @@ namespace plexrl::simgpu::ptx {
 namespace {
 
 Geometry take_geometry(Words& words, bool* is_known) {
-  const std::size_t which = words.take_one({"1d", "2d", "3d", "a1d", "a2d"});
-  *is_known = which <= 4;
+  const std::size_t which = words.take_one({"1d", "2d", "3d", "a1d", "a2d", "cube", "acube"});
+  *is_known = which <= 6;
   return static_cast<Geometry>(which);
-}
-
-/// How many coordinates PTX writes: a layer comes first, three are padded to four.
-std::size_t coordinate_count(Geometry geometry) {
-  return static_cast<std::size_t>(dimensions(geometry)) + (has_layers(geometry) ? 1 : 0);
 }
 
 }  // namespace
@@ -22,7 +17,9 @@ std::size_t coordinate_count(Geometry geometry) {
 /// [object, {coordinates}]: reads the object into *object and appends the coordinates.
 void Decoder::texture_address(const Operand& operand, Geometry geometry, Type type,
                               std::int32_t* object, std::vector<std::int32_t>* list) {
-  const std::size_t count = coordinate_count(geometry);
+  // A layer comes first; three are padded to four.
+  const std::size_t count =
+      static_cast<std::size_t>(coordinate_count(geometry)) + (has_layers(geometry) ? 1 : 0);
   if (operand.kind != Operand::Kind::kAddress || operand.children.size() != 2) unknown();
   const Operand& handle = operand.children[0];
   const Operand& at = operand.children[1];
@@ -40,27 +37,38 @@ void Decoder::texture_address(const Operand& operand, Geometry geometry, Type ty
   }
 }
 
-/// tex[.level|.grad].{1d,2d,3d,a1d,a2d}.v4.type.type, tld4.{r,g,b,a}.2d.v4.type.f32. There are no
-/// mipmaps: a level or a gradient chooses the only one.
+/// Appends the numbers of a gradient: one, or as many as there are coordinates (padded to four).
+void Decoder::gradient(const Operand& operand, Geometry geometry, std::vector<std::int32_t>* list) {
+  const auto count = static_cast<std::size_t>(coordinate_count(geometry));
+  const bool is_vector = operand.kind == Operand::Kind::kVector;
+  if (is_vector ? operand.children.size() < count : count != 1)
+    fail("wrong number of values in a gradient");
+  for (std::size_t i = 0; i < count; ++i)
+    list->push_back(read(is_vector ? operand.children[i] : operand, Type::kF32));
+}
+
+/// tex[.level|.grad].{1d,2d,3d,a1d,a2d,cube,acube}.v4.type.type, tld4.{r,g,b,a}.2d.v4.type.f32
 void Decoder::texture(Words& words) {
   const bool is_gather = words.first() == "tld4";
   const Type coordinate_type = words.take_type();
   const Type type = words.take_type();
-  std::size_t operands = 2;
+  Detail detail = Detail::kNone;
   std::size_t component = 0;
   if (is_gather) {
     component = words.take_one({"r", "g", "b", "a"});
     if (component > 3) unknown();
   } else if (words.take("level")) {
-    operands = 3;
+    detail = Detail::kLevel;
   } else if (words.take("grad")) {
-    operands = 4;
+    detail = Detail::kGradient;
   }
   bool is_known = false;
   const Geometry geometry = take_geometry(words, &is_known);
   const bool is_indexed = coordinate_type == Type::kS32;
-  is_known &= words.take("v4") && operand_count() == operands && bytes_of(type) == 4 &&
-              (is_indexed || coordinate_type == Type::kF32);
+  const bool needs_floats = is_cube(geometry) || detail != Detail::kNone;
+  is_known &= words.take("v4") && operand_count() == 2 + static_cast<std::size_t>(detail) &&
+              bytes_of(type) == 4 &&
+              (coordinate_type == Type::kF32 || (is_indexed && !needs_floats));
   if (!is_known || (is_gather && (geometry != Geometry::k2d || is_indexed))) unknown();
   const Operand& target = operand(0);
   if (target.kind != Operand::Kind::kVector || target.children.size() != 4)
@@ -69,6 +77,9 @@ void Decoder::texture(Words& words) {
   for (const Operand& element : target.children) list.push_back(write(element, type));
   std::int32_t object = kNoOperand;
   texture_address(operand(1), geometry, coordinate_type, &object, &list);
+  if (detail == Detail::kLevel) list.push_back(read(operand(2), Type::kF32));
+  for (std::size_t i = 2; detail == Detail::kGradient && i < 4; ++i)
+    gradient(operand(i), geometry, &list);
   const std::size_t size = list.size();
   const std::int32_t* const kept = keep_list(std::move(list));
   Op& op = emit(is_gather ? texture_gather_op() : texture_op());
@@ -77,7 +88,8 @@ void Decoder::texture(Words& words) {
   op.list_results = 4;
   op.list_size = static_cast<std::uint8_t>(size);
   op.mode = static_cast<std::uint8_t>(geometry);
-  op.imm = is_gather ? static_cast<std::int64_t>(component) : is_indexed ? 1 : 0;
+  op.imm = is_gather ? static_cast<std::int64_t>(component)
+                     : (is_indexed ? 1 : 0) | static_cast<int>(detail) << 8;
 }
 
 /// suld.b and sust.b: .{1d,2d,3d,a1d,a2d}[.v2|.v4].{b8,b16,b32,b64}.{trap,clamp,zero}
@@ -88,6 +100,7 @@ void Decoder::surface(Words& words) {
   bool is_known = false;
   drop_cache_words(words);
   const Geometry geometry = take_geometry(words, &is_known);
+  is_known &= !is_cube(geometry);
   const std::size_t vector = words.take_one({"v2", "v4"});
   const std::size_t count = vector > 1 ? 1 : vector == 0 ? 2 : 4;
   is_known &= words.take("b") && operand_count() == 2 && type != Type::kNone &&

@@ -164,6 +164,7 @@ class Decoder {
   // decode_texture.cc
   void texture_address(const Operand& operand, Geometry geometry, Type type, std::int32_t* object,
                        std::vector<std::int32_t>* list);
+  void gradient(const Operand& operand, Geometry geometry, std::vector<std::int32_t>* list);
   void texture(Words& words);
   void surface(Words& words);
 

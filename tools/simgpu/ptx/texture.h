@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 /// What texture and surface objects stand for, as kernels see them ("Texture Fetching", CUDA C++
 /// programming guide). The driver makes these; they are immutable.
@@ -36,7 +37,7 @@ inline std::size_t bytes_of(TexelFormat format) {
 struct TexelArray {
   std::uint64_t address = 0;
   std::uint64_t width = 1, height = 1;
-  std::uint64_t depth = 1;             ///< slices of a 3D array, or layers
+  std::uint64_t depth = 1;             ///< slices of a 3D array, layers, or six faces a cube
   std::uint64_t pitch = 0, slice = 0;  ///< bytes from row to row, and from slice to slice
   TexelFormat format = TexelFormat::kFloat;
   int channels = 1;  ///< 1, 2 or 4
@@ -56,6 +57,11 @@ struct Texture {
   /// 8- and 16-bit integers come as they are; else as floats from 0 or -1 to 1.
   bool reads_integers = false;
   float border[4] = {};
+
+  // Mipmaps. A fetch's level of detail, with `level_bias` added, is kept between the other two.
+  std::vector<TexelArray> smaller;  ///< levels 1, 2, …; `texels` is level 0
+  bool mixes_levels = false;        ///< between the two nearest levels; else the nearest one
+  float level_bias = 0, least_level = 0, most_level = 0;
 };
 
 }  // namespace plexrl::simgpu::ptx

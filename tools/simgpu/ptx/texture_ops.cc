@@ -5,45 +5,21 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <memory>
+#include <limits>
 
 #include "tools/simgpu/ptx/half.h"
-#include "tools/simgpu/ptx/launch.h"
-#include "tools/simgpu/ptx/level/lanes.h"
-#include "tools/simgpu/ptx/texture.h"
+#include "tools/simgpu/ptx/texture_operands.h"
 
 namespace PLEXRL_PTX_LEVEL_NAMESPACE {
 namespace {
 
 using Texel = std::array<std::uint32_t, 4>;  // bits of floats or integers
-using Place = std::array<std::int64_t, 3>;   // of a texel: x, y, z or layer
 
 constexpr std::int64_t kOutside = -1;  // an index that reads the border
 constexpr std::uint32_t kOne = std::bit_cast<std::uint32_t>(1.0f);
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
-/// The object that a lane's handle means; lanes mostly have the same one.
-template <typename T>
-class Objects {
- public:
-  using Find = std::shared_ptr<const T> (*)(void*, std::uint64_t);
-  Objects(Warp& warp, Find find) : warp_(warp), find_(find) {}
-  const T* operator()(std::uint64_t handle) {
-    if (object_ == nullptr || handle != handle_) {
-      object_ = find_ == nullptr ? nullptr : find_(warp_.memory->context, handle);
-      handle_ = handle;
-    }
-    return object_.get();
-  }
-
- private:
-  Warp& warp_;
-  const Find find_;
-  std::uint64_t handle_ = 0;
-  std::shared_ptr<const T> object_;
-};
 
 std::uint64_t address_of(const TexelArray& array, const Place& at) {
   return array.address + static_cast<std::uint64_t>(at[2]) * array.slice +
@@ -102,18 +78,23 @@ bool gives_integers(const Texture& texture) {
   }
 }
 
-/// One lane's fetch.
+/// One lane's fetch from a level of a texture.
 class Fetch {
  public:
-  Fetch(Warp& warp, const Op* op, int lane, const Texture& texture, Geometry geometry)
-      : warp_(warp), op_(op), lane_(lane), texture_(texture), geometry_(geometry) {}
+  Fetch(Warp& warp, const Op* op, int lane, const Texture& texture, const TexelArray& texels,
+        Geometry geometry)
+      : warp_(warp),
+        op_(op),
+        lane_(lane),
+        texture_(texture),
+        texels_(texels),
+        geometry_(geometry) {}
 
   /// Coordinates in texels. False after a fault.
   bool by_index(Place at, Texel* out) {
     const int count = dimensions(geometry_);
-    const TexelArray& texels = texture_.texels;
-    if (texels.is_linear_memory) {
-      if (at[0] >= 0 && static_cast<std::uint64_t>(at[0]) < texels.width) return read(at, out);
+    if (texels_.is_linear_memory) {
+      if (at[0] >= 0 && static_cast<std::uint64_t>(at[0]) < texels_.width) return read(at, out);
       *out = {};
       return true;
     }
@@ -170,12 +151,15 @@ class Fetch {
   static std::size_t idx(int d) { return static_cast<std::size_t>(d); }
 
   std::int64_t extent(int d) const {
-    const TexelArray& texels = texture_.texels;
-    return static_cast<std::int64_t>(d == 0 ? texels.width : d == 1 ? texels.height : texels.depth);
+    return static_cast<std::int64_t>(d == 0   ? texels_.width
+                                     : d == 1 ? texels_.height
+                                              : texels_.depth);
   }
 
+  bool is_normalized() const { return texture_.is_normalized || is_cube(geometry_); }
+
   float in_texels(int d, float coordinate) const {
-    return texture_.is_normalized ? coordinate * static_cast<float>(extent(d)) : coordinate;
+    return is_normalized() ? coordinate * static_cast<float>(extent(d)) : coordinate;
   }
 
   /// A whole float as a number; not-a-number and what is far outside become a place far outside.
@@ -199,7 +183,7 @@ class Fetch {
     if (index >= 0 && index < n) return index;
     AddressMode mode = texture_.modes[d];
     // "Only available with normalized coordinates"
-    if (!texture_.is_normalized && mode != AddressMode::kBorder) mode = AddressMode::kClamp;
+    if (!is_normalized() && mode != AddressMode::kBorder) mode = AddressMode::kClamp;
     switch (mode) {
       case AddressMode::kWrap:
         return (index % n + n) % n;
@@ -216,16 +200,15 @@ class Fetch {
 
   /// Channels that the array lacks are 0, the fourth is 1.
   bool read(const Place& at, Texel* out) {
-    const TexelArray& texels = texture_.texels;
     const bool is_integer = gives_integers(texture_);
     *out = {0, 0, 0, is_integer ? 1 : kOne};
-    const auto channels = static_cast<std::size_t>(texels.channels);
+    const auto channels = static_cast<std::size_t>(texels_.channels);
     if (at[0] == kOutside || at[1] == kOutside || at[2] == kOutside) {
       for (std::size_t c = 0; c < channels; ++c) (*out)[c] = bits_of(texture_.border[c]);
       return true;
     }
-    const std::uint64_t address = address_of(texels, at);
-    const std::size_t bytes = texels.texel_bytes();
+    const std::uint64_t address = address_of(texels_, at);
+    const std::size_t bytes = texels_.texel_bytes();
     const std::byte* const from = generic_address(warp_, address, bytes, lane_);
     if (from == nullptr) {
       raise_fault(warp_, op_, Fault::Kind::kIllegalAddress, address);
@@ -233,7 +216,7 @@ class Fetch {
     }
     warp_.global_bytes += bytes;
     for (std::size_t c = 0; c < channels; ++c)
-      (*out)[c] = channel(texels.format, from + c * bytes_of(texels.format), is_integer);
+      (*out)[c] = channel(texels_.format, from + c * bytes_of(texels_.format), is_integer);
     return true;
   }
 
@@ -241,24 +224,112 @@ class Fetch {
   const Op* const op_;
   const int lane_;
   const Texture& texture_;
+  const TexelArray& texels_;
   const Geometry geometry_;
 };
 
-const std::uint32_t* coordinates_of(const Warp& warp, const Op* op, int which) {
-  return source<std::uint32_t>(warp, op->list[op->list_results + which]);
+/// The binary logarithm to 8 bits of fraction, by operations that are the same everywhere.
+float rough_log2(float value) {
+  constexpr float kLeast = -126, kMost = 127;
+  if (!(value > 0)) return kLeast;
+  if (!std::isfinite(value)) return kMost;
+  int exponent = 0;
+  float mantissa = 2 * std::frexp(value, &exponent);  // 1 to 2
+  float result = static_cast<float>(exponent - 1);
+  for (float bit = 0.5f; bit >= 1.0f / 256; bit /= 2) {
+    mantissa *= mantissa;
+    if (mantissa < 2) continue;
+    mantissa /= 2;
+    result += bit;
+  }
+  return result;
 }
 
-std::int64_t layer_of(const Warp& warp, const Op* op, const TexelArray& texels, int lane) {
-  const auto layer = static_cast<std::int64_t>(coordinates_of(warp, op, 0)[lane]);
-  return std::min(layer, static_cast<std::int64_t>(texels.depth) - 1);
+/// Which levels of a texture a fetch reads, and the share of the second.
+struct Levels {
+  std::size_t first = 0, second = 0;
+  float share = 0;
+};
+
+Levels levels_of(const Texture& texture, float detail) {
+  Levels levels;
+  if (texture.smaller.empty()) return levels;
+  const auto last = static_cast<float>(texture.smaller.size());
+  const float least = std::clamp(texture.least_level, 0.0f, last);
+  const float most = std::clamp(texture.most_level, least, last);
+  const float wanted = std::clamp(detail + texture.level_bias, least, most);
+  if (!texture.mixes_levels) {
+    levels.first = levels.second = static_cast<std::size_t>(std::floor(wanted + 0.5f));
+    return levels;
+  }
+  levels.first = static_cast<std::size_t>(std::floor(wanted));
+  levels.second = std::min(levels.first + 1, texture.smaller.size());
+  levels.share = std::floor((wanted - std::floor(wanted)) * 256 + 0.5f) / 256;
+  return levels;
+}
+
+const TexelArray& level(const Texture& texture, std::size_t number) {
+  return number == 0 ? texture.texels : texture.smaller[number - 1];
+}
+
+/// The face of a cube that a direction meets, and where, from 0 to 1 ("Cubemap Textures", CUDA C++
+/// programming guide).
+std::int64_t project(const std::array<float, 3>& direction, std::array<float, 3>* place) {
+  const auto [x, y, z] = direction;
+  const float ax = std::fabs(x), ay = std::fabs(y), az = std::fabs(z);
+  std::int64_t face = 0;
+  float most = 0, s = 0, t = 0;
+  if (ax >= ay && ax >= az) {
+    face = x >= 0 ? 0 : 1;
+    most = ax;
+    s = x >= 0 ? -z : z;
+    t = -y;
+  } else if (ay >= az) {
+    face = y >= 0 ? 2 : 3;
+    most = ay;
+    s = x;
+    t = y >= 0 ? z : -z;
+  } else {
+    face = z >= 0 ? 4 : 5;
+    most = az;
+    s = z >= 0 ? x : -x;
+    t = -y;
+  }
+  *place = {(s / most + 1) / 2, (t / most + 1) / 2, 0};
+  return face;
+}
+
+/// The level of detail that the operands behind the coordinates ask for.
+float detail_of(const Warp& warp, const Op* op, int lane, const TexelArray& texels,
+                Geometry geometry) {
+  const auto detail = static_cast<Detail>(op->imm >> 8);
+  const int first = (has_layers(geometry) ? 1 : 0) + coordinate_count(geometry);
+  if (detail == Detail::kNone) return 0;
+  if (detail == Detail::kLevel) return float_of(coordinates_of(warp, op, first)[lane]);
+  const std::uint64_t extents[3] = {texels.width, texels.height, texels.depth};
+  float longest = 0;  // squared
+  for (int axis = 0; axis < 2; ++axis) {
+    float sum = 0;
+    for (int d = 0; d < coordinate_count(geometry); ++d) {
+      const int at = first + axis * coordinate_count(geometry) + d;
+      // A direction to a face of a cube, two units wide, covers half as many texels.
+      const float texels_per_unit =
+          is_cube(geometry) ? static_cast<float>(texels.width) / 2 : static_cast<float>(extents[d]);
+      const float step = float_of(coordinates_of(warp, op, at)[lane]) * texels_per_unit;
+      sum += step * step;
+    }
+    longest = std::max(longest, sum);
+  }
+  return rough_log2(longest) / 2;
 }
 
 bool fetch_lane(Warp& warp, const Op* op, int lane, const Texture& texture, Texel* out) {
   const auto geometry = static_cast<Geometry>(op->mode);
   const int skip = has_layers(geometry) ? 1 : 0;
-  const std::int64_t layer = skip != 0 ? layer_of(warp, op, texture.texels, lane) : 0;
-  Fetch fetch(warp, op, lane, texture, geometry);
-  if (op->imm != 0) {
+  const std::uint64_t in_layer = is_cube(geometry) ? 6 : 1;
+  std::int64_t layer = skip != 0 ? layer_of(warp, op, texture.texels.depth / in_layer, lane) : 0;
+  if ((op->imm & 1) != 0) {
+    Fetch fetch(warp, op, lane, texture, texture.texels, geometry);
     Place at = {0, 0, layer};
     for (int d = 0; d < dimensions(geometry); ++d) {
       at[static_cast<std::size_t>(d)] =
@@ -267,17 +338,34 @@ bool fetch_lane(Warp& warp, const Op* op, int lane, const Texture& texture, Texe
     return fetch.by_index(at, out);
   }
   std::array<float, 3> coordinates = {};
-  for (int d = 0; d < dimensions(geometry); ++d)
+  for (int d = 0; d < coordinate_count(geometry); ++d)
     coordinates[static_cast<std::size_t>(d)] = float_of(coordinates_of(warp, op, skip + d)[lane]);
+  if (is_cube(geometry)) {
+    const std::int64_t face = project(std::array<float, 3>(coordinates), &coordinates);
+    layer = layer * 6 + face;
+  }
   const bool is_filtered = texture.is_filtered && !texture.texels.is_linear_memory;
-  return is_filtered ? fetch.filtered(coordinates, layer, out)
-                     : fetch.nearest(coordinates, layer, out);
+  const auto read_level = [&](std::size_t number, Texel* texel) {
+    Fetch fetch(warp, op, lane, texture, level(texture, number), geometry);
+    return is_filtered ? fetch.filtered(coordinates, layer, texel)
+                       : fetch.nearest(coordinates, layer, texel);
+  };
+  const Levels levels = levels_of(texture, detail_of(warp, op, lane, texture.texels, geometry));
+  if (!read_level(levels.first, out)) return false;
+  if (levels.share == 0) return true;
+  Texel second;
+  if (!read_level(levels.second, &second)) return false;
+  for (std::size_t c = 0; c < 4; ++c) {
+    (*out)[c] =
+        bits_of((1 - levels.share) * float_of((*out)[c]) + levels.share * float_of(second[c]));
+  }
+  return true;
 }
 
 bool gather_lane(Warp& warp, const Op* op, int lane, const Texture& texture, Texel* out) {
   const std::array<float, 3> coordinates = {float_of(coordinates_of(warp, op, 0)[lane]),
                                             float_of(coordinates_of(warp, op, 1)[lane]), 0};
-  Fetch fetch(warp, op, lane, texture, Geometry::k2d);
+  Fetch fetch(warp, op, lane, texture, texture.texels, Geometry::k2d);
   return fetch.gathered(coordinates, static_cast<std::size_t>(op->imm), out);
 }
 
@@ -302,125 +390,10 @@ const Op* each_fetch(Warp& warp, const Op* op, std::uint32_t mask) {
   return op + 1;
 }
 
-/// Where a surface access of a lane goes. host == nullptr: nowhere (zeros, or no effect).
-struct SurfaceAccess {
-  std::byte* host = nullptr;
-  bool is_fault = false;
-};
-
-SurfaceAccess surface_access(Warp& warp, const Op* op, int lane, const TexelArray& array,
-                             std::size_t bytes) {
-  const auto geometry = static_cast<Geometry>(op->mode);
-  const auto outside = static_cast<Outside>(op->imm >> 8 & 0xff);
-  const int skip = has_layers(geometry) ? 1 : 0;
-  Place at = {};  // x in bytes
-  for (int d = 0; d < dimensions(geometry); ++d) {
-    at[static_cast<std::size_t>(d)] =
-        static_cast<std::int32_t>(coordinates_of(warp, op, skip + d)[lane]);
-  }
-  if (skip != 0) at[2] = layer_of(warp, op, array, lane);
-  const auto row = static_cast<std::int64_t>(array.width * array.texel_bytes());
-  const Place last = {row - static_cast<std::int64_t>(bytes),
-                      static_cast<std::int64_t>(array.height) - 1,
-                      static_cast<std::int64_t>(array.depth) - 1};
-  SurfaceAccess access;
-  for (std::size_t d = 0; d < 3; ++d) {
-    if (at[d] >= 0 && at[d] <= last[d]) continue;
-    if (outside == Outside::kZero) return access;
-    if (outside == Outside::kClamp && last[d] >= 0) {
-      at[d] = std::clamp<std::int64_t>(at[d], 0, last[d]);
-      continue;
-    }
-    raise_fault(warp, op, Fault::Kind::kTrap, 0);
-    access.is_fault = true;
-    return access;
-  }
-  const std::uint64_t address = array.address + static_cast<std::uint64_t>(at[2]) * array.slice +
-                                static_cast<std::uint64_t>(at[1]) * array.pitch +
-                                static_cast<std::uint64_t>(at[0]);
-  const bool is_aligned = address % bytes == 0;
-  access.host = is_aligned ? generic_address(warp, address, bytes, lane) : nullptr;
-  access.is_fault = access.host == nullptr;
-  if (access.is_fault) {
-    raise_fault(warp, op,
-                is_aligned ? Fault::Kind::kIllegalAddress : Fault::Kind::kMisalignedAddress,
-                address);
-  }
-  return access;
-}
-
-/// Reads an element of a register of `width` bytes (at least 2) for a lane, and writes one.
-std::uint64_t from_register(const Warp& warp, std::int32_t operand, int lane, std::size_t bytes) {
-  if (bytes <= 2) return source<std::uint16_t>(warp, operand)[lane];
-  if (bytes == 4) return source<std::uint32_t>(warp, operand)[lane];
-  return source<std::uint64_t>(warp, operand)[lane];
-}
-
-void to_register(Warp& warp, std::int32_t operand, int lane, std::size_t bytes,
-                 std::uint64_t value) {
-  if (operand == kNoOperand) return;
-  if (bytes <= 2) {
-    destination<std::uint16_t>(warp, operand)[lane] = static_cast<std::uint16_t>(value);
-  } else if (bytes == 4) {
-    destination<std::uint32_t>(warp, operand)[lane] = static_cast<std::uint32_t>(value);
-  } else {
-    destination<std::uint64_t>(warp, operand)[lane] = value;
-  }
-}
-
-template <typename Lane>
-const Op* each_surface(Warp& warp, const Op* op, std::uint32_t mask, Lane access_lane) {
-  const auto* const handles = source<std::uint64_t>(warp, op->a);
-  const std::size_t bytes = static_cast<std::size_t>(op->imm & 0xff) * op->count;
-  Objects<TexelArray> objects(warp, warp.memory->find_surface);
-  for (std::uint32_t left = mask; left != 0; left &= left - 1) {
-    const int lane = std::countr_zero(left);
-    const TexelArray* const array = objects(handles[lane]);
-    if (array == nullptr) {
-      raise_fault(warp, op, Fault::Kind::kIllegalAddress, handles[lane]);
-      break;
-    }
-    const SurfaceAccess access = surface_access(warp, op, lane, *array, bytes);
-    if (access.is_fault) break;
-    if (access.host != nullptr) warp.global_bytes += bytes;
-    access_lane(lane, access.host);
-  }
-  return op + 1;
-}
-
-const Op* surface_load(Warp& warp, const Op* op, std::uint32_t mask) {
-  const auto bytes = static_cast<std::size_t>(op->imm & 0xff);
-  return each_surface(warp, op, mask, [&](int lane, const std::byte* from) {
-    for (std::size_t c = 0; c < op->count; ++c) {
-      std::uint64_t value = 0;
-      if (from != nullptr) std::memcpy(&value, from + c * bytes, bytes);
-      to_register(warp, op->list[c], lane, bytes, value);
-    }
-  });
-}
-
-const Op* surface_store(Warp& warp, const Op* op, std::uint32_t mask) {
-  const auto bytes = static_cast<std::size_t>(op->imm & 0xff);
-  const std::int32_t* const values = op->list + op->list_size - op->count;
-  return each_surface(warp, op, mask, [&](int lane, std::byte* to) {
-    if (to == nullptr) return;
-    for (std::size_t c = 0; c < op->count; ++c) {
-      const std::uint64_t value = from_register(warp, values[c], lane, bytes);
-      if (std::memcmp(to + c * bytes, &value, bytes) != 0) {
-        warp.has_changed = true;
-        ++warp.writes;
-      }
-      std::memcpy(to + c * bytes, &value, bytes);
-    }
-  });
-}
-
 }  // namespace
 
 OpFn texture() { return each_fetch<fetch_lane>; }
 OpFn texture_gather() { return each_fetch<gather_lane>; }
-OpFn load_of_surface() { return surface_load; }
-OpFn store_of_surface() { return surface_store; }
 
 }  // namespace PLEXRL_PTX_LEVEL_NAMESPACE
 
@@ -439,12 +412,17 @@ int dimensions(Geometry geometry) {
 }
 
 bool has_layers(Geometry geometry) {
-  return geometry == Geometry::k1dLayers || geometry == Geometry::k2dLayers;
+  return geometry == Geometry::k1dLayers || geometry == Geometry::k2dLayers ||
+         geometry == Geometry::kCubeLayers;
 }
+
+bool is_cube(Geometry geometry) {
+  return geometry == Geometry::kCube || geometry == Geometry::kCubeLayers;
+}
+
+int coordinate_count(Geometry geometry) { return is_cube(geometry) ? 3 : dimensions(geometry); }
 
 OpFn texture_op() { return PLEXRL_PTX_LEVEL::texture(); }
 OpFn texture_gather_op() { return PLEXRL_PTX_LEVEL::texture_gather(); }
-OpFn surface_load_op() { return PLEXRL_PTX_LEVEL::load_of_surface(); }
-OpFn surface_store_op() { return PLEXRL_PTX_LEVEL::store_of_surface(); }
 
 }  // namespace plexrl::simgpu::ptx

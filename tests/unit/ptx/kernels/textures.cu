@@ -47,6 +47,32 @@ extern "C" __global__ void layers(cudaTextureObject_t lines, cudaTextureObject_t
   out[t] = make_float2(tex1DLayered<float>(lines, x[t], layer[t]),
                        tex2DLayered<float>(planes, x[t], y[t], layer[t]));
 }
+extern "C" __global__ void at_a_level(cudaTextureObject_t tex, const float* x, const float* y,
+                                      const float* level, int n, float4* out) {
+  THREAD(n);
+  out[t] = tex2DLod<float4>(tex, x[t], y[t], level[t]);
+}
+// `right` and `down`: how far the next pixels are.
+extern "C" __global__ void by_gradient(cudaTextureObject_t tex, const float* right,
+                                       const float* down, int n, float4* out) {
+  THREAD(n);
+  out[t] = tex2DGrad<float4>(tex, 0.5f, 0.5f, make_float2(right[t], 0), make_float2(0, down[t]));
+}
+extern "C" __global__ void cube(cudaTextureObject_t tex, const float* x, const float* y,
+                                const float* z, int n, float4* out) {
+  THREAD(n);
+  out[t] = texCubemap<float4>(tex, x[t], y[t], z[t]);
+}
+extern "C" __global__ void cubes(cudaTextureObject_t tex, const float* x, const float* y,
+                                 const float* z, const float* layer, int n, float4* out) {
+  THREAD(n);
+  out[t] = texCubemapLayered<float4>(tex, x[t], y[t], z[t], (int)layer[t]);
+}
+extern "C" __global__ void cube_at_a_level(cudaTextureObject_t tex, const float* x, const float* y,
+                                           const float* z, const float* level, int n, float4* out) {
+  THREAD(n);
+  out[t] = texCubemapLod<float4>(tex, x[t], y[t], z[t], level[t]);
+}
 extern "C" __global__ void gather(cudaTextureObject_t tex, const float* x, const float* y, int n,
                                   float4* first, float4* last) {
   THREAD(n);
