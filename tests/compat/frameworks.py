@@ -43,13 +43,30 @@ class Tree:
         return re.findall(r"^plexrl_framework_test\((\w+) ", (self.compat / "CMakeLists.txt").read_text(), re.M)
 
 
-def gpu_result(record, kind):
-    results = [one["result"] for one in record["results"] if one["set"] == kind]
-    passed = results.count("passed")
+def gpu_result(record, row):
+    """(version, where, result) as a report of a real GPU has it, or None. Several programs are one row's when it names none."""
+    results = [one for one in record["results"] if one["set"] == row["gpu"] and row.get("program") in (None, one["name"])]
     if not results:
         return None
-    words = "passed" if passed == len(results) else f"{passed} of {len(results)} passed"
-    return f"{record['gpu']}, driver {record['driver']}", words, record["date"]
+    ran = [one["result"] for one in results if one["result"] in ("passed", "failed")]
+    passed = ran.count("passed")
+    if not ran:
+        words = f"not run: {results[0]['detail']}"
+    elif row["gpu"] == "bench" and len(results) == passed == 1:
+        words = results[0]["detail"]  # the figures
+    elif len(results) == 1:
+        words = ran[0]
+    else:
+        words = f"{passed} of {len(results)} passed" + (f", {len(results) - len(ran)} not run" if len(ran) < len(results) else "")
+    versions = sorted({one["version"] for one in results if "version" in one})
+    return ", ".join(versions), f"{record['gpu']}, driver {record['driver']}", f"{words}, {record['date']}"
+
+
+def newest_gpu_result(records, row):
+    """Of the newest report that ran it, else the newest that says why it was not run."""
+    reports = sorted((record for record in records.values() if "gpu" in record), key=lambda record: record["date"], reverse=True)
+    found = [result for record in reports if (result := gpu_result(record, row))]
+    return next((result for result in found if not result[2].startswith("not run")), found[0] if found else None)
 
 
 def cells(row, records):
@@ -60,10 +77,8 @@ def cells(row, records):
     if "every" in row:
         return name, row["version"], what, "simulated", f"in every `{row['every']}`"
     if "gpu" in row:
-        for record in records.values():
-            if "gpu" in record and (found := gpu_result(record, row["gpu"])):
-                return name, "", what, found[0], f"{found[1]}, {found[2]}"
-        return name, "", what, "GPU", "not run: no report of it is kept here"
+        version, where, result = newest_gpu_result(records, row) or ("", "GPU", "not run: there was no GPU at hand")
+        return name, version, what, where, result
     record = records.get(row["test"])
     if record is None:
         return name, "", what, "", "not run"

@@ -2,10 +2,14 @@
 """frameworks.py on a small tree of its own, and `--check` of this one: docs/compatibility.md says what the records say."""
 import json
 import pathlib
+import sys
 import tempfile
 import unittest
 
 import frameworks
+
+sys.path.insert(0, str(frameworks.ROOT / "tools/validate"))
+import checks  # noqa: E402
 
 ROWS = """
 [[row]]
@@ -24,11 +28,26 @@ what = ""
 framework = "runtime"
 gpu = "cudart"
 what = "mix"
+
+[[row]]
+framework = "Torch"
+gpu = "torch"
+program = "loop"
+what = "a loop"
+
+[[row]]
+framework = "driver"
+gpu = "bench"
+program = "cost"
+what = "cost"
 """
 RECORD = {"schema": 1, "environment": "frame", "packages": {"frame": "1.2", "base": "3"}, "where": "simulated", "result": "passed",
           "date": "2026-11-30"}
 REPORT = {"schema": 1, "simulated": False, "gpu": "GPU 9", "driver": "600", "date": "2026-12-01",
-          "results": [{"set": "cudart", "result": "passed"}, {"set": "cudart", "result": "failed"}]}
+          "results": [{"set": "cudart", "name": "one", "result": "passed"}, {"set": "cudart", "name": "other", "result": "failed"},
+                      {"set": "torch", "name": "loop", "result": "passed", "detail": "", "version": "2.11.0"},
+                      {"set": "torch", "name": "more", "result": "failed", "detail": "", "version": "2.11.0"},
+                      {"set": "bench", "name": "cost", "result": "passed", "detail": "2MiB 9 us"}]}
 
 
 class Frameworks(unittest.TestCase):
@@ -66,7 +85,7 @@ class Frameworks(unittest.TestCase):
         text = self.tree.doc.read_text()
         self.assertIn("| Frame | 1.2 (base 3) | all of it | simulated | passed, 2026-11-30 |\n", text)
         self.assertIn("not run: no wheel |\n", text)
-        self.assertIn("| runtime | | mix | GPU | not run: no report of it is kept here |\n", text)
+        self.assertIn("| runtime | | mix | GPU | not run: there was no GPU at hand |\n", text)
         self.assertTrue(text.startswith("above\n") and text.endswith("below\n"))
         self.expect()
 
@@ -76,6 +95,27 @@ class Frameworks(unittest.TestCase):
         self.write_doc()
         self.assertIn("| runtime | | mix | GPU 9, driver 600 | 1 of 2 passed, 2026-12-01 |\n", self.tree.doc.read_text())
         self.expect()
+
+    def test_a_program_of_a_set_has_a_row_of_its_own(self):
+        self.record("gpu-9.json", REPORT)
+        self.write_doc()
+        text = self.tree.doc.read_text()
+        self.assertIn("| Torch | 2.11.0 | a loop | GPU 9, driver 600 | passed, 2026-12-01 |\n", text)
+        self.assertIn("| driver | | cost | GPU 9, driver 600 | 2MiB 9 us, 2026-12-01 |\n", text)
+
+    def test_what_was_skipped_or_had_no_time_was_not_run(self):
+        results = [{"set": "torch", "name": "loop", "result": "skipped", "detail": "no PyTorch"},
+                   {"set": "cudart", "name": "one", "result": "passed"},
+                   {"set": "cudart", "name": "other", "result": "not run", "detail": "out of time"}]
+        self.record("gpu-8.json", dict(REPORT, gpu="GPU 8", date="2026-12-02", results=results))
+        self.write_doc()
+        text = self.tree.doc.read_text()
+        self.assertIn("| Torch | | a loop | GPU 8, driver 600 | not run: no PyTorch, 2026-12-02 |\n", text)
+        self.assertIn("| 1 of 2 passed, 1 not run, 2026-12-02 |\n", text)
+        # An older report that ran it says more.
+        self.record("gpu-9.json", REPORT)
+        self.write_doc()
+        self.assertIn("| Torch | 2.11.0 | a loop | GPU 9, driver 600 | passed, 2026-12-01 |\n", self.tree.doc.read_text())
 
     def test_a_simulated_report_is_no_result_of_a_gpu(self):
         self.record("gpu-9.json", dict(REPORT, simulated=True))
@@ -114,6 +154,11 @@ class Frameworks(unittest.TestCase):
 
 
 class ThisTree(unittest.TestCase):
+    def test_every_program_on_pytorch_has_its_row(self):
+        rows = [row for row in frameworks.Tree().rows() if "gpu" in row]
+        self.assertEqual({row["program"] for row in rows if row["gpu"] == "torch"}, set(checks.TORCH))
+        self.assertLessEqual({row["gpu"] for row in rows}, set(checks.SETS))
+
     def test_the_table_the_records_and_the_pinned_versions_agree(self):
         self.assertEqual(list(frameworks.problems(frameworks.Tree())), [])
 

@@ -28,6 +28,16 @@ def check(holds, what):
         sys.exit(1)
 
 
+def check_rows(source, report):
+    """As a report of a real GPU it makes rows of docs/compatibility.md."""
+    sys.path.insert(0, str(source / "tests/compat"))
+    import frameworks
+    table = frameworks.table(frameworks.Tree(source).rows(), {"gpu-x": dict(report, simulated=False)})
+    where = re.escape(f"{report['gpu']}, driver {report['driver']} | ")
+    for result in ("passed, ", "cuMemCreate: 2MiB ", "not run: no PyTorch in ", "not run: (NVIDIA's libraries refuse|not in this pack)"):
+        check(re.search(where + result, table), f"no row says '{result}':\n{table}")
+
+
 def check_report(report, text):
     check(report["simulated"] is True and "(simulated)" in text, "the report hides that it is simulated")
     results = {f"{one['set']}/{one['name']}": one for one in report["results"]}
@@ -67,7 +77,9 @@ def main():
         done = subprocess.run([pack / "run", "--out", out, "--small", "--time-limit", "3600", *(word for one in only for word in ("--only", one))],
                               capture_output=True, text=True, env=env)
         check(done.returncode == 0, f"`run` ended with {done.returncode}: {done.stdout}{done.stderr}")
-        check_report(json.loads((out / "report.json").read_text()), (out / "report.md").read_text())
+        report = json.loads((out / "report.json").read_text())
+        check_report(report, (out / "report.md").read_text())
+        check_rows(source, report)
     print("pack: skips without a GPU, runs on the simulated one")
 
 

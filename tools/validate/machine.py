@@ -1,5 +1,6 @@
 """The machine that a pack is run on: its GPU, how much of it to use, until when, and where its libraries are."""
 import ctypes
+import functools
 import glob
 import os
 import pathlib
@@ -11,38 +12,41 @@ import time
 PACK = pathlib.Path(__file__).resolve().parents[1]
 
 
-def find_gpu():
-    """(name, total bytes, driver version, how many) of the first GPU, or None; asked of NVML, so that no context is made."""
+@functools.cache
+def nvml():
+    """(the library, its handle of the first GPU), or None. No context is made."""
     try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
-    if nvml.nvmlInit_v2() != 0:
-        return None
     handle = ctypes.c_void_p()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) != 0:
+    if library.nvmlInit_v2() != 0 or library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) != 0:
         return None
-    name = ctypes.create_string_buffer(96)
-    version = ctypes.create_string_buffer(96)
-    memory = (ctypes.c_ulonglong * 3)()
-    nvml.nvmlDeviceGetName(handle, name, 96)
-    nvml.nvmlSystemGetDriverVersion(version, 96)
-    nvml.nvmlDeviceGetMemoryInfo(handle, memory)
-    count = ctypes.c_uint()
-    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-    nvml.nvmlShutdown()
-    return name.value.decode(), int(memory[0]), version.value.decode(), count.value
+    return library, handle
+
+
+def memory():
+    """(total, free, used) bytes of the first GPU, by all processes."""
+    library, handle = nvml()
+    told = (ctypes.c_ulonglong * 3)()
+    library.nvmlDeviceGetMemoryInfo(handle, told)
+    return tuple(told)
 
 
 def used_bytes():
-    """Of the first GPU, by all processes."""
-    nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    nvml.nvmlInit_v2()
-    handle, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
-    nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
-    nvml.nvmlDeviceGetMemoryInfo(handle, memory)
-    nvml.nvmlShutdown()
-    return memory[2]
+    return memory()[2]
+
+
+def find_gpu():
+    """(name, total bytes, driver version, how many) of the first GPU, or None."""
+    if nvml() is None:
+        return None
+    library, handle = nvml()
+    name, version, count = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96), ctypes.c_uint()
+    library.nvmlDeviceGetName(handle, name, 96)
+    library.nvmlSystemGetDriverVersion(version, 96)
+    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    return name.value.decode(), memory()[0], version.value.decode(), count.value
 
 
 LONGEST_COMMAND_S = 150  # on a real GPU: what takes longer hangs

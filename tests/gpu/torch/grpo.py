@@ -45,7 +45,7 @@ class Policy(nn.Module):
 def log_probabilities(policy, tokens):
     """Of each token of the answers."""
     logits = policy(tokens[:, :-1])[:, PROMPT - 1 :]
-    chosen = nn.functional.one_hot(tokens[:, PROMPT:], VOCABULARY)
+    chosen = tokens[:, PROMPT:, None] == torch.arange(VOCABULARY, device=tokens.device)
     return (logits.log_softmax(-1) * chosen).sum(-1)
 
 
