@@ -43,6 +43,7 @@ def check_report(report, text):
     results = {f"{one['set']}/{one['name']}": one for one in report["results"]}
     for name in ("rlvr/rlvr", "integration/contexts_on_mappings"):
         check(results[name]["result"] == "passed" and results[name]["moved_bytes"] > 0, f"{name}: {results[name]}")
+    check(results["integration/two_devices"]["detail"] == "needs two GPUs", f"two_devices: {results}")
     for name, one in results.items():
         kind = one["set"]
         if kind in ("cudart", "cublas", "nccl", "torch"):
@@ -73,7 +74,8 @@ def main():
         # Hides a PyTorch that this machine may have.
         pathlib.Path(folder, "torch.py").write_text("raise ImportError(\"No module named 'torch'\")\n")
         env["PYTHONPATH"] = folder
-        only = ["rlvr", "torch", "cudart", "cublas", "nccl", "bench/link_both_ways", "bench/vmm_cost", "integration/contexts_on_mappings"]
+        only = ["rlvr", "torch", "cudart", "cublas", "nccl", "bench/link_both_ways", "bench/vmm_cost", "integration/contexts_on_mappings",
+                "integration/two_devices"]
         done = subprocess.run([pack / "run", "--out", out, "--small", "--time-limit", "3600", *(word for one in only for word in ("--only", one))],
                               capture_output=True, text=True, env=env)
         check(done.returncode == 0, f"`run` ended with {done.returncode}: {done.stdout}{done.stderr}")

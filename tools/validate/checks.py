@@ -54,8 +54,15 @@ def checks(machine):
     yield "bench", "link_both_ways", bind(bench.measure_both_ways, machine)
     yield "bench", "vmm_cost", bind(bench.measure_vmm, machine)
     for program in sorted((programs / "integration").glob("*")):
-        if program.name != "antagonist" and (program.name != "two_devices" or machine.devices > 1):
-            yield "integration", program.name, bind(sharing.check_beside_antagonist, machine, program)
+        if program.name != "antagonist":
+            yield "integration", program.name, bind(integration_program, machine, program)
+
+
+def integration_program(machine, program):
+    if program.name in ("peer_access", "two_devices") and machine.devices < 2:
+        return skipped(program.name, "needs two GPUs")
+    options = ["--export=real"] if program.name == "exported_memory" else []
+    return sharing.check_beside_antagonist(machine, program, *options)
 
 
 def runtime_program(machine, name, stem=None):

@@ -51,8 +51,8 @@ class Session:
         self.environment = dict(os.environ, **(environment or {}), PLEXRL_SOCKET=self.sockets + "/nodemgr.sock",
                                 PLEXRL_DATA=str(folder / "state"), PLEXRL_GPU_MEMORY=str(budget_bytes))
 
-    def start(self, command):
-        return start([PACK / "bin/plexrl-run", "--require", "--", *command], self.environment)
+    def start(self, command, *options):
+        return start([PACK / "bin/plexrl-run", "--require", *options, "--", *command], self.environment)
 
     def swaps(self):
         answer = subprocess.run([str(PACK / "bin/plexrl-trace"), "swaps", "--json", str(self.folder / "state/trace")],
@@ -125,7 +125,7 @@ NOTHING_PAGED = "nothing was paged, so sharing was not tested"
 PEER = struct.Struct("<QQQ")  # antagonist's rounds, program's pauses, stop: programs/peer.h
 
 
-def check_beside_antagonist(machine, program):
+def check_beside_antagonist(machine, program, *run_options):
     """An integration program alone, then beside the antagonist on a budget that holds only one of them: each has a third of `share`
     beside its own, the antagonist another quarter. How many contexts a program makes, and how large one is, is found out."""
     name, folder = program.name, machine.sessions / program.name
@@ -134,15 +134,17 @@ def check_beside_antagonist(machine, program):
     alone = Alone(machine, name, [program], memory)
     if alone.result:
         return alone.result
-    # Both would take the program's peak, the antagonist's context and 7/12 of `share`.
-    budget_bytes = alone.memory.peak_bytes + context_bytes(machine) + share // 2
+    # Both would take the program's peak, the antagonist's context and 7/12 of `share`. It is near that, since the antagonist has to
+    # fit beside all contexts of a program that takes less than its third. The manager keeps some of it in reserve.
+    budget_bytes = alone.memory.peak_bytes + context_bytes(machine) + share * 9 // 16
     session = Session(folder, budget_bytes, memory)
     peer = folder / "peer"
     peer.write_bytes(bytes(4096))
     session.environment.update(PLEXRL_TEST_PEER=str(peer))
     began = time.monotonic()
-    antagonist = session.start([program.parent / "antagonist"])
-    job = session.start([program])
+    # Promised what it takes and little more: a program whose memory has to stay on the GPU needs room beside the promise.
+    antagonist = session.start([program.parent / "antagonist"], "--memory", str(share * 2 // 3))
+    job = session.start([program], *run_options)
     try:
         (output, errors), = outputs(machine, [job])
         shared_s = time.monotonic() - began
