@@ -8,23 +8,11 @@ refused_job: and so does a process of another job, which is told what to do.
 """
 import os
 import sys
-import time
 
-from sandbox import LOOK_S, PATIENCE_S, Failure, run_case
+from sandbox import Failure, run_case, wait_until
 
 PROGRAM = "tests/integration/programs/exported_memory"
 BYTES = 4 << 20  # of each of the two exports (programs/exported_memory.cc)
-
-
-def wait_until(condition, process, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        if process.poll() is not None:
-            raise Failure(f"{process.name} ended with {process.returncode} before {what}")
-        time.sleep(LOOK_S)
-    raise Failure(f"no {what} in {PATIENCE_S} s")
 
 
 def held(sandbox):

@@ -13,11 +13,12 @@ import tempfile
 
 import prefix
 
-# mutant -> (program, what the sharing test must say)
+# mutant -> (program, what the sharing test must say, more options of the sharing test's)
 MUTANTS = {
-    "gate": ("many_streams", r"outside its lease|not at rest|the outputs differ|error 700|ILLEGAL_ADDRESS"),
-    "drain": ("long_queue", r"outside its lease|not at rest|the outputs differ|error 700|ILLEGAL_ADDRESS"),
-    "restore": ("allocation_patterns", r"the outputs differ"),
+    "gate": ("many_streams", r"outside its lease|not at rest|the outputs differ|error 700|ILLEGAL_ADDRESS", ()),
+    "drain": ("long_queue", r"outside its lease|not at rest|the outputs differ|error 700|ILLEGAL_ADDRESS", ()),
+    "restore": ("allocation_patterns", r"the outputs differ", ()),
+    "nic": ("nic_registration", r"the outputs differ", ("--antagonist", "84")),
 }
 
 
@@ -27,11 +28,11 @@ def main():
     parser.add_argument("preload", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path, required=True)
     options = parser.parse_args()
-    program, expected = MUTANTS[options.mutant]
+    program, expected, more = MUTANTS[options.mutant]
     with tempfile.TemporaryDirectory(prefix="plexrl-mutant-") as folder:
         prefix.make(folder, options.build, preload=options.preload)
         runner = pathlib.Path(__file__).with_name("run_sharing.py")
-        done = subprocess.run([sys.executable, runner, program, "--build", options.build, "--prefix", folder],
+        done = subprocess.run([sys.executable, runner, program, "--build", options.build, "--prefix", folder, *more],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout)
     if done.returncode == 0:

@@ -1,5 +1,8 @@
+#include <cstring>
+
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/entry_points.h"
+#include "tools/simgpu/driver/nic_table.h"
 
 // Versions and addresses of functions. All of these may be called before cuInit.
 
@@ -65,10 +68,14 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVer
 }
 
 // Private tables of NVIDIA's own runtime. There are none here, and none are imitated: NVRTC, which
-// asks, is content with that answer.
+// asks, is content with that answer. One is for the simulated NIC.
 CUresult CUDAAPI cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = nullptr;
+  if (std::memcmp(pExportTableId, &plexrl::simgpu::kNicTableId, sizeof(CUuuid)) == 0) {
+    *ppExportTable = &plexrl::simgpu::nic_table();
+    return CUDA_SUCCESS;
+  }
   return CUDA_ERROR_NOT_FOUND;
 }
 
