@@ -140,6 +140,12 @@ std::uint64_t GpuWatch::accounted_bytes(int gpu) const {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
 }
 
+bool GpuWatch::is_used_by(std::int64_t pid, int gpu) const {
+  return std::any_of(node_.sessions.begin(), node_.sessions.end(), [&](const auto& entry) {
+    return entry.second->process.pid == pid && entry.second->memory.count(gpu) != 0;
+  });
+}
+
 void GpuWatch::see_departed(int index, NodeGpu& gpu, const GpuUse* use) {
   if (gpu.departed.empty()) return;
   std::uint64_t before = gpu.departing();
@@ -148,7 +154,8 @@ void GpuWatch::see_departed(int index, NodeGpu& gpu, const GpuUse* use) {
     auto& [pid, process] = *it;
     process.bytes = 0;
     bool shown = false;
-    if (use != nullptr) {
+    // After an exec the process may use the GPU again: then the figure is its new program's.
+    if (use != nullptr && !is_used_by(pid, index)) {
       for (const GpuUse::Process& listed : use->processes) {
         if (listed.pid != pid) continue;
         shown = true;

@@ -36,6 +36,7 @@ class GpuWatch {
   bool see_sessions(int index, const GpuUse& use);
   void see_others(int index, NodeGpu& gpu, const GpuUse& use);
   void see_departed(int index, NodeGpu& gpu, const GpuUse* use);
+  bool is_used_by(std::int64_t pid, int gpu) const;
   void learn(Session& session, int gpu, std::uint64_t driver_bytes);
   std::uint64_t accounted_bytes(int gpu) const;
   void set_timer();

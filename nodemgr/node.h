@@ -197,7 +197,8 @@ enum TimerId : int {
   kProbeTimer,
   kClockTimer,
   kIdleTimer,
-  kSurvivorTimer
+  kSurvivorTimer,
+  kReplacedTimer
 };
 
 }  // namespace plexrl::nodemgr

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "nodemgr/settings/cat.h"
 
@@ -56,6 +58,22 @@ bool has_ended(const ScopedFd& pidfd) {
   if (!pidfd.is_open()) return true;
   pollfd poll{pidfd.get(), POLLIN, 0};
   return ::poll(&poll, 1, 0) > 0;
+}
+
+bool may_have_thread(pid_t pid, std::string_view name, const std::string& proc) {
+  std::error_code error;
+  std::filesystem::directory_iterator tasks(cat(proc, "/", pid, "/task"), error);
+  for (; !error && tasks != std::filesystem::directory_iterator(); tasks.increment(error)) {
+    std::ifstream file(tasks->path() / "comm");
+    std::string comm;
+    if (!std::getline(file, comm)) {
+      // A thread that has ended meanwhile has no such file any more.
+      if (std::filesystem::exists(tasks->path(), error)) return true;
+      error.clear();
+    }
+    if (comm == name) return true;
+  }
+  return static_cast<bool>(error);
 }
 
 std::uint64_t user_namespace_of(pid_t pid, const std::string& proc) {

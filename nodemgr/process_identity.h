@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "nodemgr/scoped_fd.h"
 
@@ -30,6 +31,9 @@ bool has_ended(const ScopedFd& pidfd);
 
 /// Is it stopped, by SIGSTOP, Ctrl-Z or a debugger? `proc` as above.
 bool is_stopped(pid_t pid, const std::string& proc = "/proc");
+
+/// May one of its threads have this name (comm of proc(5))? True too when that can't be seen.
+bool may_have_thread(pid_t pid, std::string_view name, const std::string& proc = "/proc");
 
 /// The number of its user namespace, user_namespaces(7). 0: not known, as for processes of others.
 std::uint64_t user_namespace_of(pid_t pid, const std::string& proc = "/proc");

@@ -16,6 +16,7 @@ namespace plexrl::nodemgr {
 namespace {
 
 constexpr std::uint64_t kFeatures = wire::kFeatureSlabs;
+constexpr auto kLookForReplaced = std::chrono::seconds(1);
 
 TraceSession trace_of(const Session& session, TraceSession::Event event) {
   TraceSession record;
@@ -171,6 +172,8 @@ void Sessions::expect(std::unique_ptr<Session> session) {
   session->job->sessions.insert(session->id);
   Session& added = *(node_.sessions[session->id] = std::move(session));
   watch_process(added);
+  node_.loop.set_timer_once(kReplacedTimer, boot_now() + kLookForReplaced,
+                            [this] { look_for_replaced(); });
 }
 
 void Sessions::exiting(Job& job) {
@@ -182,9 +185,34 @@ void Sessions::exiting(Job& job) {
 
 void Sessions::disconnected(Session& session) {
   session.client = nullptr;
-  if (has_ended(session.pidfd)) return ended(session.id);
+  if (has_ended(session.pidfd) || is_replaced(session)) return ended(session.id);
   leases_.lost(session);
   leases_.step();
+  look_for_replaced();
+}
+
+/// A program that is replaced by exec takes its threads and its connection with it, before the
+/// connection is seen to end; the process lives on, and may never use CUDA again.
+bool Sessions::is_replaced(const Session& session) const {
+  return session.client == nullptr && !may_have_thread(session.process.pid, wire::kAgentThreadName);
+}
+
+/// Those that have no connection may exec before they are back, which no descriptor tells.
+void Sessions::look_for_replaced() {
+  std::vector<SessionKey> replaced;
+  bool is_any_away = false;
+  for (const auto& [id, session] : node_.sessions) {
+    if (is_replaced(*session)) {
+      replaced.push_back(id);
+    } else if (session->client == nullptr) {
+      is_any_away = true;
+    }
+  }
+  for (const SessionKey id : replaced) ended(id);
+  if (is_any_away) {
+    node_.loop.set_timer_once(kReplacedTimer, boot_now() + kLookForReplaced,
+                              [this] { look_for_replaced(); });
+  }
 }
 
 void Sessions::ended(SessionKey id) {

@@ -26,7 +26,8 @@ class Sessions {
   void message(Client& client, const Packet& packet);
   /// The job got SIGTERM: what it has of processes, and what joins later, comes first.
   void exiting(Job& job);
-  /// The connection is gone; the process may live on and come back.
+  /// The connection is gone; the process may live on and come back, or, after an exec, be another
+  /// program, and then the session has ended.
   void disconnected(Session& session);
   /// A session known from the journal: it is awaited until it comes back or its process is dead.
   void expect(std::unique_ptr<Session> session);
@@ -43,6 +44,8 @@ class Sessions {
   bool make_pages(Session& session);
   void watch_process(Session& session);
   void ended(SessionKey id);
+  bool is_replaced(const Session& session) const;
+  void look_for_replaced();
 
   void attach_gpu(Session& session, const Packet& packet);
   void charge(Session& session, const Packet& packet);

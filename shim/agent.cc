@@ -38,7 +38,7 @@ bool Agent::start() {
   const int result = pthread_create(&thread_, nullptr, &agent_main, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (result != 0) return false;
-  pthread_setname_np(thread_, "plexrl-agent");
+  pthread_setname_np(thread_, wire::kAgentThreadName);
   return true;
 }
 

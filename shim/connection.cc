@@ -79,6 +79,16 @@ ScopedFd Connection::release() {
   return std::move(socket_);
 }
 
+void Connection::leave_to_parent() noexcept {
+  const int fd = socket_.get();
+  int type = 0;
+  socklen_t size = sizeof type;
+  // Whatever the parent's agent was just doing with it: nothing but such a socket is closed.
+  if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET) {
+    ::close(fd);
+  }
+}
+
 bool Connection::is_open() const noexcept {
   const std::lock_guard lock(mutex_);
   return socket_.valid();

@@ -42,6 +42,10 @@ class Connection {
   /// Gives the socket away; this connection is then closed.
   ScopedFd release();
   bool is_open() const noexcept;
+  /// In a child of fork: closes the child's copy of the socket, which is the parent's, so that the
+  /// manager sees the end of the parent's program though the child lives. Nothing else may be
+  /// called there. Takes no lock: a thread that the child doesn't have may hold it.
+  void leave_to_parent() noexcept;
   int fd() const noexcept { return socket_.get(); }
 
   /// False when the connection is closed; the packet is then dropped.

@@ -84,6 +84,7 @@ void say_exiting() {
 
 /// The agent and the driver's threads are gone, the socket is the parent's.
 void become_child() {
+  if (Process* const parents = Process::started()) parents->client.connection().leave_to_parent();
   mode.store(Mode::kUnshared, std::memory_order_release);
   the_process.store(nullptr, std::memory_order_release);
   reset_slots_after_fork();

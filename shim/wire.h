@@ -43,6 +43,9 @@ inline constexpr std::size_t kMaxPacketBytes = 8192;
 inline constexpr int kMaxGpus =
     64;  ///< GPUs of a node; a set of GPUs is a 64-bit mask of manager indices
 inline constexpr int kMaxPacketFds = 4;
+/// The name of a thread that every process of a job has from its welcome on (comm of proc(5)). A
+/// process that lives without one, and without a connection, has become another program by exec.
+inline constexpr char kAgentThreadName[] = "plexrl-agent";
 
 /// Feature bits, offered in Hello and answered with the common ones in Welcome.
 enum Feature : std::uint64_t {

@@ -440,6 +440,55 @@ def case_waiter_handles_signals(jobs):
         raise Failure(f"bob printed {output}")
 
 
+def become_another(jobs, prepare=lambda: None):
+    """ada is replaced, by exec, by a shell that uses no CUDA and stays, while bob waits for the GPU. Returns its FIFO and pid."""
+    fifo = jobs.sandbox.folder / "ada.fifo"
+    os.mkfifo(fifo)
+    word = jobs.sandbox.folder / "become"
+    program = jobs.sandbox.build / "tests/fault/programs/becomes_another"
+    jobs.start("bob")
+    jobs.process["ada"] = jobs.sandbox.shared([program, word, "sh", "-c", 'read _ < "$0"; echo another', fifo], "ada",
+                                              PLEXRL_TEST_BALLAST=100 << 20)
+    holder, pids = None, []
+    while holder != "ada":
+        (holder, pids), _ = jobs.one_runs_one_waits()
+    prepare()
+    word.touch()
+    wait_until(lambda: pathlib.Path(f"/proc/{pids[0]}/comm").read_text() == "sh\n", "no exec")
+    return fifo, pids[0]
+
+
+def expect_given_back(jobs, fifo, pid):
+    """What ada's program had has gone while the shell in its place lives; bob gets on; the job ends well."""
+    jobs.wait_for(lambda states: states.get("ada") == ("idle", []), "end of ada's program")
+    if any(row["pid"] == pid for row in jobs.sandbox.tool("plexrl-ctl", "memory", "--json")["memory"]):
+        raise Failure("its memory is still in the ledger")
+    jobs.expect_finished("bob")
+    if pathlib.Path(f"/proc/{pid}/comm").read_text() != "sh\n":
+        raise Failure("the shell has gone")
+    fifo.write_text("go\n")
+    if jobs.sandbox.wait(jobs.process["ada"]) != b"another\n":
+        raise Failure("ada's next program did not run to its end")
+
+
+def case_exec_without_cuda(jobs):
+    """A program that has the GPU, and a child of fork beside it, becomes one without CUDA by exec: lease and memory come back."""
+    jobs.sandbox.start_manager()
+    expect_given_back(jobs, *become_another(jobs))
+
+
+def case_exec_without_manager(jobs):
+    """The same while there is no manager: the next one sees it."""
+    def kill_manager():
+        for process in jobs.process.values():
+            process.send_signal(signal.SIGSTOP)  # plexrl-run would start the next one at once
+        os.kill(jobs.sandbox.tool("plexrl-ctl", "status", "--json")["manager"]["pid"], signal.SIGKILL)
+    fifo, pid = become_another(jobs, kill_manager)
+    for process in jobs.process.values():
+        process.send_signal(signal.SIGCONT)
+    expect_given_back(jobs, fifo, pid)
+
+
 def case_job_terminated(jobs):
     """SIGTERM to plexrl-run reaches the job once and ends it; the other goes on."""
     jobs.sandbox.start_manager()

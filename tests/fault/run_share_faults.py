@@ -25,6 +25,7 @@ EXPECTED = {
     "importer:import.mapped": ["works on", "it has 7", "all of it is free again"],
     "forgotten": ["what a dead process exported: CUDA_ERROR_INVALID_VALUE", "works on"],
     "orphaned": ["works on", f"{BYTES // 4} of {BYTES // 4} words are right"],
+    "replaced": ["works on", f"{BYTES // 4} of {BYTES // 4} words are right"],
 }
 
 
@@ -49,15 +50,29 @@ def owned_by(sandbox, pid):
     return [row["bytes"] for row in rows if row["pid"] == pid and row["kind"] == "vmm"]
 
 
-def orphan(sandbox, job, fifo):
-    """Kills the owner while there is no manager, and has the survivor go on when the next one knows whose the memory is."""
-    words = wait_until(lambda: sandbox.output("shares").read_text().split(), job, "the survivor's word that it has the memory")
-    owner, survivor = int(words[0]), int(words[2])
+def orphaned(sandbox, job, owner):
+    """Kills the owner while there is no manager."""
     job.send_signal(signal.SIGSTOP)  # plexrl-run would start the next manager at once
     sandbox.manager.kill()
     sandbox.wait(sandbox.manager, expected=-signal.SIGKILL)
     os.kill(owner, signal.SIGKILL)
     job.send_signal(signal.SIGCONT)
+
+
+def replaced(_, job, owner):
+    """Has the owner become another program, which lives on."""
+    os.kill(owner, signal.SIGUSR1)
+    wait_until(lambda: pathlib.Path(f"/proc/{owner}/comm").read_text() == "sleep\n", job, "exec")
+
+
+DEEDS = {"orphaned": orphaned, "replaced": replaced}
+
+
+def orphan(sandbox, job, fifo, deed):
+    """Takes the memory's owner away, and has the survivor go on when the manager knows whose the memory is then."""
+    words = wait_until(lambda: sandbox.output("shares").read_text().split(), job, "the survivor's word that it has the memory")
+    owner, survivor = int(words[0]), int(words[2])
+    deed(sandbox, job, owner)
     wait_until(lambda: owned_by(sandbox, survivor) == [BYTES], job, "inheritance")
     fifo.write_bytes(b"x")
 
@@ -69,10 +84,10 @@ def run(sandbox, case):
     sandbox.start_manager()
     more = {"PLEXRL_TEST_FAULT": point} if point else {}
     job = sandbox.shared([sandbox.build / "tests/fault/programs/shares", role, fifo], "shares", **more)
-    if role == "orphaned":
-        orphan(sandbox, job, fifo)
+    if role in DEEDS:
+        orphan(sandbox, job, fifo, DEEDS[role])
     lines = [line for line in sandbox.wait(job).decode().splitlines() if not line.startswith("ballast:")]
-    if role == "orphaned":
+    if role in DEEDS:
         lines = lines[1:]  # the pids
     if lines != EXPECTED[case]:
         raise Failure(f"the survivor said {lines}, not {EXPECTED[case]}")

@@ -5,7 +5,10 @@
 // importer   the victim opens what the survivor exports, likewise
 // forgotten  the victim is killed after it has exported and before the survivor opens it
 // orphaned   both have it mapped; the survivor says so, and goes on when FILE (argument) is written
+// replaced   the same; the victim becomes another program by exec when it gets SIGUSR1
 #include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -49,9 +52,15 @@ std::size_t free_bytes() {
   return free;
 }
 
+void become_another(int) {
+  execl("/bin/sleep", "sleep", "infinity", static_cast<char*>(nullptr));
+  _exit(127);
+}
+
 /// Dies in its first passage of the point that PLEXRL_TEST_FAULT names, if any.
 int victim(const std::string& role, const char* socket) {
   if (const char* const point = std::getenv("PLEXRL_TEST_FAULT")) setenv("PLEXRL_FAULT", point, 1);
+  signal(SIGUSR1, become_another);
   Program program;
   Channel survivor(socket);
   if (role == "victim-owner") {
@@ -157,6 +166,7 @@ void survive_orphaned(Program& program, CUdeviceptr own, const char* fifo) {
   std::printf("%zu of %zu words are right\n", right, kWords);
   CHECK(cuMemUnmap(address, kBytes));
   CHECK(cuMemRelease(handle));
+  channel.kill_child();
 }
 
 }  // namespace
@@ -171,6 +181,6 @@ int main(int argc, char** argv) {
   if (role == "owner") survive_owner(program, own);
   if (role == "importer") survive_importer(program, own);
   if (role == "forgotten") survive_forgotten(program, own);
-  if (role == "orphaned") survive_orphaned(program, own, argv[2]);
+  if (role == "orphaned" || role == "replaced") survive_orphaned(program, own, argv[2]);
   CHECK(cuMemFree(own));
 }

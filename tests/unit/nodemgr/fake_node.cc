@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -32,11 +33,16 @@ int connect_to(const char* path) {
   return fd;
 }
 
+constexpr char kBecomeAnother[] = "become another";
+
 /// The child: connects wherever it is told to, and hands the connection over.
 [[noreturn]] void serve_orders(int orders) {
+  ::prctl(PR_SET_NAME, wire::kAgentThreadName);
   char path[sizeof(sockaddr_un::sun_path)] = {};
   while (::recv(orders, path, sizeof path - 1, 0) > 0) {
-    int fd = connect_to(path);
+    bool becomes_another = std::strcmp(path, kBecomeAnother) == 0;
+    if (becomes_another) ::prctl(PR_SET_NAME, "another");
+    int fd = becomes_another ? -1 : connect_to(path);
     if (!send_packet(orders, wire::Type{}, 0, {}, std::span(&fd, fd < 0 ? 0 : 1)).ok()) break;
     if (fd >= 0) ::close(fd);
     std::memset(path, 0, sizeof path);
@@ -96,17 +102,26 @@ FakePeer::FakePeer(FakePeer&& other) noexcept
 
 FakePeer::~FakePeer() { kill(); }
 
-void FakePeer::order_connection(const std::string& socket) {
-  ASSERT_GT(::send(orders_.get(), socket.data(), socket.size(), 0), 0);
-  Packet packet;
+void FakePeer::order(const std::string& what, Packet& answer) {
+  ASSERT_GT(::send(orders_.get(), what.data(), what.size(), 0), 0);
   std::string why;
   Received received = Received::kNothing;
   while (received == Received::kNothing) {
     pollfd readable{orders_.get(), POLLIN, 0};
     ::poll(&readable, 1, -1);
-    received = receive_packet(orders_.get(), packet, why);
+    received = receive_packet(orders_.get(), answer, why);
   }
   ASSERT_EQ(received, Received::kPacket) << why;
+}
+
+void FakePeer::become_another_program() {
+  Packet done;
+  order(kBecomeAnother, done);
+}
+
+void FakePeer::order_connection(const std::string& socket) {
+  Packet packet;
+  order(socket, packet);
   ASSERT_EQ(packet.fds.size(), 1u) << "the peer could not connect to " << socket;
   socket_ = std::move(packet.fds[0]);
 }

@@ -35,7 +35,8 @@ class FakeGpus final : public GpuProbe {
 };
 
 /// A process of its own that has connected and then sleeps; its end of the connection is used here.
-/// So the kernel vouches for its pid, and it can be killed.
+/// So the kernel vouches for its pid, and it can be killed. Its thread has the agent's name, as one
+/// thread of a real process has.
 class FakePeer {
  public:
   explicit FakePeer(const std::string& socket);
@@ -74,6 +75,9 @@ class FakePeer {
   bool is_cut_off();
   void connect_again(const std::string& socket);
   void disconnect() { socket_.reset(); }
+  /// What the manager sees of an exec: the agent's thread has gone, the process lives. (The
+  /// connection goes too: `disconnect`.)
+  void become_another_program();
   void kill();  ///< and waits for its end
   std::uint64_t start_ticks() const;
   pid_t pid() const { return child_; }
@@ -81,6 +85,7 @@ class FakePeer {
   void drop_fds() { last_fds_.clear(); }
 
  private:
+  void order(const std::string& what, Packet& answer);
   void order_connection(const std::string& socket);
   pid_t child_ = -1;
   ScopedFd orders_;  ///< to the child: a path to connect to; back comes the connection

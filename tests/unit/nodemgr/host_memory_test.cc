@@ -58,6 +58,14 @@ TEST_F(HostMemoryTest, TheStartTimeIsReadBehindAnyCommandName) {
   EXPECT_FALSE(start_time_of(78, root_ + "/proc"));
 }
 
+TEST_F(HostMemoryTest, AThreadIsFoundByItsName) {
+  put("/proc/77/task/77/comm", "python\n");
+  put("/proc/77/task/79/comm", "plexrl-agent\n");
+  EXPECT_TRUE(may_have_thread(77, "plexrl-agent", root_ + "/proc"));
+  EXPECT_FALSE(may_have_thread(77, "plexrl", root_ + "/proc"));
+  EXPECT_TRUE(may_have_thread(78, "plexrl-agent", root_ + "/proc")) << "not to be seen";
+}
+
 TEST(ProcessIdentity, AProcessOfAnotherStartTimeIsAnother) {
   std::uint64_t ticks = *start_time_of(::getpid());
   EXPECT_TRUE(open_process({::getpid(), ticks}).is_open());

@@ -88,6 +88,54 @@ TEST_F(ManagerTest, AfterARestartTheDeathOfAnAwaitedProcessFreesItsGpu) {
   EXPECT_EQ(packet->type, Type::kGrant);
 }
 
+TEST_F(ManagerTest, AProgramThatIsReplacedByExecGivesBackItsLeaseAndMemory) {
+  FakeJob job_a = admit(700 * kMiB, "a");
+  FakeJob job_b = admit(700 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 700 * kMiB);
+  run(a);
+  FakeProcess b = join_with(job_b, {0}, 700 * kMiB);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  EXPECT_FALSE(b.peer.next());
+  a.peer.become_another_program();
+  a.peer.disconnect();
+  pump();
+  b.peer.expect<wire::Grant>(Type::kGrant);
+  EXPECT_EQ(manager_->node().sessions.size(), 1u);
+  EXPECT_EQ(manager_->node().jobs.size(), 2u) << "its plexrl-run is still there";
+}
+
+TEST_F(ManagerTest, AProgramThatLosesItsConnectionAloneKeepsWhatItHas) {
+  FakeJob job = admit(700 * kMiB);
+  FakeProcess a = join_with(job, {0}, 700 * kMiB);
+  run(a);
+  a.peer.disconnect();
+  pump();
+  EXPECT_EQ(manager_->node().sessions.size(), 1u);
+}
+
+TEST_F(ManagerTest, AfterARestartAnExecOfAnAwaitedProcessFreesItsGpu) {
+  FakeJob job_a = admit(100 * kMiB, "a");
+  FakeJob job_b = admit(100 * kMiB, "b");
+  FakeProcess a = join_with(job_a, {0}, 0);
+  run(a);
+  crash_manager();
+  start_manager();
+  job_b.runner.connect_again(socket());
+  job_b.runner.send(Type::kJobResume,
+                    wire::JobResume{job_b.admitted.job, job_b.admitted.secret, job_b.submitted});
+  pump();
+  EXPECT_EQ(job_b.runner.expect<wire::JobAdmitted>(Type::kJobAdmitted).job, job_b.admitted.job);
+  FakeProcess b = join_with(job_b, {0}, 0);
+  b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  EXPECT_FALSE(b.peer.next());
+  a.peer.become_another_program();
+  std::optional<Packet> packet;
+  pump_until_readable(b.peer, packet);
+  EXPECT_EQ(packet->type, Type::kGrant);
+}
+
 TEST_F(ManagerTest, AJobWhoseJournalIsLostIsTakenBackByItsSecret) {
   FakeJob job = admit(100 * kMiB);
   crash_manager();

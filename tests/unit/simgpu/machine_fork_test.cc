@@ -143,6 +143,28 @@ TEST_F(MachineForkTest, AnObserverGoesOnInAChildAndSeesTheMachineGo) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_F(MachineForkTest, AChildThatOutlivesItsParentsProgramDoesNotKeepWhatThatHad) {
+  const auto machine = open();
+  int stay[2];
+  ASSERT_EQ(pipe2(stay, O_CLOEXEC), 0);
+  Child parent([&] {
+    std::string error;
+    Machine* const mine = Machine::open(spec_, &error).release();
+    std::uint32_t id = 0;
+    if (mine == nullptr || !mine->allocate(0, 2 << 20, &id)) return false;
+    if (fork() != 0) return true;
+    close(stay[1]);
+    char nothing;
+    _exit(read(stay[0], &nothing, 1) == 0 ? 0 : 1);
+  });
+  ASSERT_TRUE(parent.succeeded());
+  EXPECT_EQ(machine->free_bytes(0), 62ull << 20);
+  parent.kill_now();
+  EXPECT_EQ(machine->free_bytes(0), 64ull << 20) << "the child of the killed process has its mark";
+  close(stay[1]);
+  close(stay[0]);
+}
+
 TEST_F(MachineForkTest, AChildThatOutlivesItsParentKeepsNoMemoryOfTheDevice) {
   int stay[2];
   ASSERT_EQ(pipe(stay), 0);

@@ -102,9 +102,8 @@ void use_event(char** arguments) {
   check(cuEventDestroy(event), 74);
 }
 
-/// peer record EVENT WORD: records the event behind a wait for a word of its own that nobody sets,
-/// says so, and stays.
-void record_and_stay(char** arguments) {
+/// Records the event behind a wait for a word of its own that nobody sets, and says so.
+void record(char** arguments) {
   CUevent event = nullptr;
   CUdeviceptr word = 0;
   CUstream stream = nullptr;
@@ -116,6 +115,11 @@ void record_and_stay(char** arguments) {
   check(cuEventRecord(event, stream), 85);
   std::printf("recorded\n");
   std::fflush(stdout);
+}
+
+/// peer record EVENT: records the event, and stays.
+void record_and_stay(char** arguments) {
+  record(arguments);
   for (;;) pause();
 }
 
@@ -235,6 +239,13 @@ void live_again(char** arguments) {
   exit(111);
 }
 
+/// peer become EVENT: as `record`, and becomes another program, which says "another" and stays.
+void become_another(char** arguments) {
+  record(arguments);
+  execl("/bin/sh", "sh", "-c", "echo another; exec sleep infinity", nullptr);
+  exit(120);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -262,6 +273,8 @@ int main(int argc, char** argv) {
     use_pool(argv + 2);
   } else if (what == "record") {
     record_and_stay(argv + 2);
+  } else if (what == "become") {
+    become_another(argv + 2);
   } else if (what == "leave") {
     CUdeviceptr pointer = 0;  // exits with work in flight and nothing freed
     check(cuMemAlloc(&pointer, kBytes), 50);

@@ -210,6 +210,17 @@ TEST_F(IpcEventTest, ARecordOfAKilledProcessHoldsNobodyUp) {
   EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(event_));
 }
 
+TEST_F(IpcEventTest, AnExecGivesMemoryBackAndHoldsNobodyUpWhileTheNextProgramRuns) {
+  const std::size_t before = free_bytes();
+  Peer peer({"become", hex(handle_)});
+  ASSERT_EQ("recorded", peer.said());
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamWaitEvent(stream_, event_, 0));
+  ASSERT_EQ("another", peer.said());
+  EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream_));
+  EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(event_));
+  EXPECT_EQ(before, free_bytes());
+}
+
 TEST_F(IpcEventTest, OnlyEventsMadeForItHaveHandlesAndOnlyForOthers) {
   CUipcEventHandle handle{};
   CUevent plain = nullptr, opened = nullptr;

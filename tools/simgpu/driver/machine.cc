@@ -14,7 +14,6 @@
 #include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/machine_state.h"
 #include "tools/simgpu/driver/pool_file.h"
-#include "tools/simgpu/driver/process_start.h"
 #include "tools/simgpu/driver/shared_event.h"
 
 namespace plexrl::simgpu {
@@ -87,7 +86,7 @@ bool Machine::attach(std::string* error) {
     return false;
   }
   state_ = static_cast<MachineState*>(memory);
-  return true;
+  return alive_.open(folder_ + "/state");
 }
 
 /// Whether the tables are ones that this code understands and a process has them. The lock is held.
@@ -130,15 +129,14 @@ bool Machine::join(std::string* error) {
     if (in_use && !has_pools() && !make_pools(error)) return false;
     if (!map_pools(error)) return false;
     for (int slot = 0; slot < kMaxProcesses && slot_ < 0; ++slot) {
-      if (state_->processes[slot].pid == 0) slot_ = slot;
+      if (state_->processes[slot].pid == 0 && alive_.take(slot)) slot_ = slot;
     }
     if (slot_ < 0) {
       *error = "simulated GPU '" + spec_.name + "' has " + std::to_string(kMaxProcesses) +
                " processes already";
       return false;
     }
-    state_->processes[slot_] = {getpid(), ++state_->next_incarnation, start_ticks(getpid()),
-                                program_tag(), 0};
+    state_->processes[slot_] = {getpid(), ++state_->next_incarnation, 0};
     reset_orders(slot_);
     return true;
   }
@@ -214,6 +212,7 @@ void Machine::leave() {
   state_->processes[slot_] = {};
   slot_ = -1;
   reap();
+  alive_.close();
   const bool empty = std::all_of(std::begin(state_->processes), std::end(state_->processes),
                                  [](const ProcessSlot& slot) { return slot.pid == 0; });
   if (!empty) return;
@@ -234,12 +233,12 @@ void Machine::reap() {
   for (int slot = 0; slot < kMaxProcesses; ++slot) {
     ProcessSlot& process = state_->processes[slot];
     if (process.pid == 0 || slot == slot_) continue;
-    // Of the program that this process was before its exec: the driver's descriptors were closed.
-    const bool was_this = process.pid == getpid() && process.program_tag != program_tag();
     if (process.found_dead_ns == 0) {
-      if (!was_this && start_ticks(process.pid) == process.start_ticks) continue;
+      if (alive_.is_taken(slot)) continue;
       process.found_dead_ns = now_ns();
     }
+    // The program that this process was before its exec, which closed the driver's descriptors.
+    const bool was_this = process.pid == getpid();
     if (!was_this && now_ns() < process.found_dead_ns + spec_.free_delay_ns) continue;
     for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot);
     process = {};

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/simgpu/driver/alive_marks.h"
 #include "tools/simgpu/driver/spec.h"
 #include "tools/simgpu/driver/table_lock.h"
 
@@ -36,8 +37,9 @@ struct MulticastObject;
 ///
 /// It lives in files under `state_folder(spec)` (the pools in /dev/shm where that has room). The
 /// tables change under a lock that goes with its holder (table_lock.h); a process found dead loses
-/// what it held after `free_delay`. The last process to leave removes the files. A child of fork
-/// has no part of its parent's machine: it may observe and look, take and hold nothing.
+/// what it held after `free_delay`, and so does a program that its process replaced by exec. The
+/// last process to leave removes the files. A child of fork has no part of its parent's machine: it
+/// may observe and look, take and hold nothing.
 ///
 /// Threads: every function may be called from any thread.
 class Machine {
@@ -210,6 +212,7 @@ class Machine {
   Spec spec_;
   std::string folder_;
   TableLock lock_;
+  AliveMarks alive_;  ///< by slot
   MachineState* state_ = nullptr;
   int slot_ = -1;
   std::vector<int> pool_fds_;  // each with a shared flock; see pool_file.h

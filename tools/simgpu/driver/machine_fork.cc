@@ -44,6 +44,7 @@ void Machine::forget_forks() {
 
 void Machine::become_child() {
   lock_.become_child();
+  alive_.become_child();
   slot_ = -1;
   for (int& fd : pool_fds_) {
     if (fd >= 0) close(fd);

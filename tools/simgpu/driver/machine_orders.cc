@@ -11,7 +11,6 @@
 #include "tools/simgpu/driver/clock.h"
 #include "tools/simgpu/driver/machine.h"
 #include "tools/simgpu/driver/machine_state.h"
-#include "tools/simgpu/driver/process_start.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -34,7 +33,8 @@ int Machine::living_slot(pid_t pid) const {
   for (int slot = 0; slot < kMaxProcesses; ++slot) {
     const ProcessSlot& process = state_->processes[slot];
     if (process.pid != pid || process.found_dead_ns != 0) continue;
-    if (start_ticks(pid) == process.start_ticks && state_->orders[slot].thread != 0) return slot;
+    const bool lives = slot == slot_ || alive_.is_taken(slot);
+    if (lives && state_->orders[slot].thread != 0) return slot;
   }
   return -1;
 }

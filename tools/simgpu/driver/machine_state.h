@@ -10,7 +10,7 @@
 namespace plexrl::simgpu {
 
 inline constexpr std::uint32_t kStateMagic = 0x53584c50;  // "PLXS"
-inline constexpr std::uint32_t kStateVersion = 5;         ///< raised with every change of this file
+inline constexpr std::uint32_t kStateVersion = 6;         ///< raised with every change of this file
 inline constexpr int kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxAllocations = 1u << 16;
 inline constexpr std::uint32_t kMaxFrames = 1u << 15;  ///< 64 GiB a device
@@ -19,8 +19,6 @@ inline constexpr std::uint32_t kNone = 0;              ///< ids and frame links 
 struct ProcessSlot {
   std::int32_t pid;             ///< 0: free
   std::uint32_t incarnation;    ///< raised when the slot is taken
-  std::uint64_t start_ticks;    ///< field 22 of /proc/PID/stat
-  std::uint64_t program_tag;    ///< program_tag() of the process
   std::uint64_t found_dead_ns;  ///< 0: not known to be dead
 };
 

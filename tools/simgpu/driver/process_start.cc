@@ -1,7 +1,6 @@
 #include "tools/simgpu/driver/process_start.h"
 
 #include <fcntl.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -27,14 +26,6 @@ std::uint64_t start_ticks(pid_t pid) {
               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lu",
               &state, &ticks);
   return state == 'Z' || state == 'X' ? 0 : ticks;
-}
-
-std::uint64_t program_tag() {
-  // 16 random bytes that the kernel gives each program (getauxval(3)).
-  std::uint64_t tag = 0;
-  const auto* const random = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
-  if (random != nullptr) std::memcpy(&tag, random, sizeof tag);
-  return tag;
 }
 
 }  // namespace plexrl::simgpu

@@ -10,8 +10,4 @@ namespace plexrl::simgpu {
 /// the pid, what tells one process from a later one. 0 when there is none, or only its corpse.
 std::uint64_t start_ticks(pid_t pid);
 
-/// Differs between the programs that one process runs, one after the other, by exec, which keeps
-/// the pid and the start.
-std::uint64_t program_tag();
-
 }  // namespace plexrl::simgpu

@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <climits>
 #include <cstdio>
 #include <cstring>
@@ -48,7 +47,10 @@ std::shared_ptr<SharedEvent> SharedEvent::map(int fd, const std::string& path, s
   close(fd);
   if (memory == MAP_FAILED) return nullptr;
   std::shared_ptr<SharedEvent> event(new SharedEvent);
-  event->made_path_ = path;
+  if (!event->recorders_.open(path)) {
+    munmap(memory, sizeof(Words));
+    return nullptr;
+  }
   event->tag_ = tag;
   event->words_ = static_cast<Words*>(memory);
   return event;
@@ -65,12 +67,15 @@ std::shared_ptr<SharedEvent> SharedEvent::make(const std::string& folder) {
     unlink(path.c_str());
     return nullptr;
   }
-  return map(fd, path, tag);
+  std::shared_ptr<SharedEvent> event = map(fd, path, tag);
+  if (event != nullptr) event->made_path_ = path;
+  return event;
 }
 
 std::shared_ptr<SharedEvent> SharedEvent::open(const std::string& folder, std::uint64_t tag) {
-  const int fd = ::open(path_of(folder, tag).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  return fd < 0 ? nullptr : map(fd, "", tag);
+  const std::string path = path_of(folder, tag);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  return fd < 0 ? nullptr : map(fd, path, tag);
 }
 
 SharedEvent::~SharedEvent() {
@@ -79,6 +84,7 @@ SharedEvent::~SharedEvent() {
 }
 
 std::uint64_t SharedEvent::begin_record() {
+  if (!has_recorded_.exchange(true)) recorders_.take(getpid());
   words_->start_ticks.store(start_ticks(getpid()), std::memory_order_relaxed);
   words_->pid.store(getpid(), std::memory_order_relaxed);
   return words_->recorded.fetch_add(1, std::memory_order_release) + 1;  // pairs with recorded()
@@ -102,7 +108,9 @@ bool SharedEvent::is_reached(std::uint64_t number) const {
     return true;
   const pid_t pid = words_->pid.load(std::memory_order_relaxed);
   const std::uint64_t ticks = words_->start_ticks.load(std::memory_order_relaxed);
-  return pid != getpid() && start_ticks(pid) != ticks;
+  if (pid == getpid() && has_recorded_) return false;
+  // The start too: a child of fork may have the mark of a process that has gone.
+  return !recorders_.is_taken(pid) || start_ticks(pid) != ticks;
 }
 
 void SharedEvent::wait(std::uint64_t number, std::uint64_t ns) const {

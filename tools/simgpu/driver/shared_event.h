@@ -2,9 +2,12 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+
+#include "tools/simgpu/driver/alive_marks.h"
 
 namespace plexrl::simgpu {
 
@@ -12,7 +15,8 @@ namespace plexrl::simgpu {
 /// records the devices have reached. A small file in the machine's folder, named by a random tag.
 /// The maker removes the name; who has it open goes on.
 ///
-/// A record of a process that dies counts as reached, so that nobody waits for the dead.
+/// A record of a process that dies, or becomes another program by exec, counts as reached, so that
+/// nobody waits for the dead.
 ///
 /// Threads: any.
 class SharedEvent {
@@ -41,6 +45,8 @@ class SharedEvent {
   SharedEvent() = default;
   static std::shared_ptr<SharedEvent> map(int fd, const std::string& path, std::uint64_t tag);
   std::string made_path_;  ///< empty: opened
+  AliveMarks recorders_;   ///< by pid
+  std::atomic<bool> has_recorded_{false};
   std::uint64_t tag_ = 0;
   Words* words_ = nullptr;
 };
