@@ -64,7 +64,7 @@ absl::StatusOr<ScopedFd> listen_at(const std::string& path, int type, unsigned i
   std::memcpy(address.sun_path, fresh.data(), fresh.size());
   ::unlink(fresh.c_str());
   if (::bind(listener.get(), generic, sizeof address) != 0 || ::chmod(fresh.c_str(), mode) != 0 ||
-      ::listen(listener.get(), 128) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
+      ::listen(listener.get(), SOMAXCONN) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
     return failed("listen at '", path, "': ", std::strerror(errno));
   }
   return listener;

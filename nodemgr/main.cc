@@ -1,6 +1,7 @@
 // plexrl-nodemgr: shares this node's GPUs between jobs.
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -95,6 +96,15 @@ int serve(Manager& manager, const sigset_t& signals, int argc, char** argv) {
   return kDone;
 }
 
+/// Each process of a job takes some descriptors here: as many as we may have, not as the shell that
+/// started the first plexrl-run was given.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run(int argc, char** argv) {
   absl::StatusOr<LoadedSettings> loaded = load_settings(argc, argv, environ);
   if (!loaded.ok()) return say_usage(loaded.status());
@@ -119,6 +129,7 @@ int run(int argc, char** argv) {
   for (int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  raise_descriptor_limit();
 
   absl::StatusOr<std::unique_ptr<GpuProbe>> probe = open_nvml();
   absl::StatusOr<std::unique_ptr<Manager>> manager =

@@ -160,6 +160,8 @@ void Sessions::welcome(Client& client, Session& session, std::uint64_t request) 
   body.chunk_bytes = node_.chunk_bytes;
   int fds[] = {session.control.fd(), session.activity.fd()};
   client.send(wire::Type::kWelcome, request, body, fds);
+  session.control.close_descriptor();
+  session.activity.close_descriptor();
 }
 
 void Sessions::watch_process(Session& session) {

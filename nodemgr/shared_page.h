@@ -25,6 +25,8 @@ class SharedPage {
 
   void* data() const { return data_; }
   int fd() const { return fd_.get(); }
+  /// When the client has it, to have one descriptor less here for each of many.
+  void close_descriptor() { fd_.reset(); }
 
  private:
   [[nodiscard]] static absl::StatusOr<SharedPage> make(const char* name, int protection,

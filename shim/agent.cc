@@ -163,6 +163,7 @@ void Agent::reconnect() {
       // It may not know the job yet: plexrl-run tells a new manager about it.
       [[fallthrough]];
     case Client::Handshake::kNobody:
+    case Client::Handshake::kLost:
       break;
   }
   say_waiting(now);

@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kFile = "client";
 constexpr std::size_t kPageBytes = 4096;
-/// A manager that doesn't answer a hello for so long counts as none.
-constexpr int kHandshakeMs = 30'000;
+/// When a manager has not answered a hello for so long the user is told.
+constexpr int kSayWaitingMs = 15'000;
 
 thread_local bool is_agent_thread = false;
 
@@ -62,19 +62,21 @@ void read_command(char (&command)[64]) noexcept {
   if (bytes != 0 && command[bytes - 1] == '\n') command[bytes - 1] = '\0';
 }
 
+/// False: the connection has ended.
 bool receive_answer(Connection& connection, Packet* answer) {
-  const std::uint64_t deadline = boottime_ns() + std::uint64_t{kHandshakeMs} * 1'000'000;
-  while (boottime_ns() < deadline) {
+  for (bool said = false;;) {
     switch (connection.receive(answer)) {
       case Connection::Received::kPacket:
         return true;
       case Connection::Received::kClosed:
         return false;
       case Connection::Received::kNothing:
-        connection.wait_readable(kHandshakeMs);
+        break;
     }
+    if (connection.wait_readable(said ? -1 : kSayWaitingMs)) continue;
+    log_user("waiting for the node manager, which is there and does not answer yet");
+    said = true;
   }
-  return false;
 }
 
 void* map_page(const ScopedFd& fd, int protection) noexcept {
@@ -113,14 +115,14 @@ Client::Handshake Client::connect(const std::function<void(Connection&)>* resume
   read_command(hello.command);
   Packet answer;
   if (!fresh.send(wire::Type::kHello, hello, 1) || !receive_answer(fresh, &answer)) {
-    return Handshake::kNobody;
+    return Handshake::kLost;
   }
   const auto* const welcome = answer.as<wire::Welcome>();
   const auto* const error = answer.as<wire::Error>();
   if (answer.type == wire::Type::kWelcome && welcome != nullptr && map_pages(answer)) {
     welcome_ = *welcome;
     if (resume != nullptr) (*resume)(fresh);
-    if (!fresh.flush() || fresh.wants_to_send()) return Handshake::kNobody;
+    if (!fresh.flush() || fresh.wants_to_send()) return Handshake::kLost;
     connection_.attach(fresh.release());
     const std::lock_guard lock(mutex_);
     changed_.notify_all();

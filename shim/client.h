@@ -32,13 +32,15 @@ class Client final : public SlabSource {
  public:
   using Dial = std::function<ScopedFd()>;
 
-  enum class Handshake { kAdmitted, kNobody, kRefused };
+  /// kNobody: nobody listens. kLost: who listened has gone before it answered.
+  enum class Handshake { kAdmitted, kNobody, kLost, kRefused };
 
   Client(Identity identity, Dial dial) : identity_(identity), dial_(std::move(dial)) {}
 
   /// Connects and says hello. `resume`: as a process that was there before; it is called after the
   /// welcome, to send what has to come first. `*why` is for the user when refused. Agent, or the
-  /// first thread before there is one. Waits for the answer.
+  /// first thread before there is one. Waits for the answer as long as the
+  /// manager lives: of many that start at once each has its turn, however long that takes.
   Handshake connect(const std::function<void(Connection&)>* resume, wire::Error* why);
   bool is_connected() const noexcept { return connection_.is_open(); }
   void disconnect();

@@ -23,8 +23,10 @@ constinit std::atomic<Mode> mode{Mode::kNotStarted};
 constinit std::atomic<Process*> the_process{nullptr};
 constinit std::atomic<const char*> exclusive_reason{nullptr};
 
-/// How long a manager that is being restarted is waited for before the process runs unshared.
+/// How long a manager that is being restarted is waited for before the process runs unshared, and
+/// how many of them may go before they have answered.
 constexpr std::uint64_t kNobodyNs = 15'000'000'000;
+constexpr int kMostLost = 8;
 constexpr timespec kDialPause{0, 200'000'000};
 
 bool about_to_wait() noexcept {
@@ -99,13 +101,16 @@ void run_unshared(const char* why) noexcept {
 
 /// A manager that is being restarted is waited for.
 Client::Handshake join_patiently(Process& process, wire::Error* why) {
-  const std::uint64_t deadline = boottime_ns() + kNobodyNs;
-  Client::Handshake handshake = process.join(why);
-  while (handshake == Client::Handshake::kNobody && boottime_ns() < deadline) {
+  std::uint64_t seen_ns = boottime_ns();
+  for (int lost = 0;;) {
+    const Client::Handshake handshake = process.join(why);
+    if (handshake == Client::Handshake::kLost && ++lost < kMostLost) {
+      seen_ns = boottime_ns();
+    } else if (handshake != Client::Handshake::kNobody || boottime_ns() - seen_ns > kNobodyNs) {
+      return handshake;
+    }
     ::nanosleep(&kDialPause, nullptr);
-    handshake = process.join(why);
   }
-  return handshake;
 }
 
 Process* make_process() {
@@ -124,6 +129,7 @@ Process* make_process() {
   wire::Error why{};
   switch (join_patiently(*process, &why)) {
     case Client::Handshake::kNobody:
+    case Client::Handshake::kLost:
       run_unshared("no node manager answers");
       return nullptr;
     case Client::Handshake::kRefused:

@@ -87,6 +87,7 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
   switch (packet->type) {
     case wire::Type::kHello:
       hello_ = *packet->as<wire::Hello>();
+      if (is_silent) break;
       if (refuses) {
         wire::Error error{};
         error.code = refusal;

@@ -63,6 +63,8 @@ class FakeManager {
   /// Sent once, before the next attach is answered.
   std::optional<wire::Evict> evicts_before_attached;
   bool sends_malformed_welcome = false;
+  /// A hello gets no answer.
+  bool is_silent = false;
   std::uint64_t generation = 1;
 
   std::uint64_t used() const;

@@ -447,6 +447,20 @@ TEST(ProcessJoin, AMalformedWelcomeIsARefusal) {
   EXPECT_EQ(process.join(&why), Client::Handshake::kRefused);
 }
 
+TEST(ProcessJoin, AManagerThatDoesNotAnswerYetIsWaitedForAsLongAsItLives) {
+  testing::FakeDriver driver;
+  testing::FakeManager manager;
+  manager.is_silent = true;
+  Process process({{1, 2}, {3, 4}}, [&] { return manager.dial(); });
+  wire::Error why{};
+  auto handshake = Client::Handshake::kAdmitted;
+  std::thread joining([&] { handshake = process.join(&why); });
+  EXPECT_NE(manager.wait_for(wire::Type::kHello), nullptr);
+  manager.die();
+  joining.join();
+  EXPECT_EQ(handshake, Client::Handshake::kLost);
+}
+
 TEST(ProcessJoin, NobodyIsToldApartFromARefusal) {
   testing::FakeDriver driver;
   Process process({{1, 2}, {3, 4}}, [] { return ScopedFd{}; });

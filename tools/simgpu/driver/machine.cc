@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "tools/simgpu/driver/clock.h"
+#include "tools/simgpu/driver/first_touch.h"
 #include "tools/simgpu/driver/machine_state.h"
 #include "tools/simgpu/driver/pool_file.h"
 #include "tools/simgpu/driver/shared_event.h"
@@ -178,18 +179,20 @@ bool Machine::make_pools(std::string* error) {
 bool Machine::map_pools(std::string* error) {
   for (int i = 0; i < spec_.gpus; ++i) {
     const char* path = state_->devices[i].pool_path;
-    if (static_cast<int>(pool_fds_.size()) == i) pool_fds_.push_back(open_pool_file(path));
+    const bool is_made_here = static_cast<int>(pool_fds_.size()) > i;
+    if (!is_made_here) pool_fds_.push_back(open_pool_file(path));
     const int fd = pool_fds_[static_cast<std::size_t>(i)];
-    // Populated here once and for all: a fault in fresh shared memory costs far more than the copy
-    // that meets it.
+    // Populated once and for all by who makes it: a fault in fresh shared memory costs far more
+    // than the copy that meets it.
     void* memory = fd < 0 ? MAP_FAILED
                           : mmap(nullptr, spec_.memory_bytes, PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_POPULATE, fd, 0);
+                                 MAP_SHARED | (is_made_here ? MAP_POPULATE : 0), fd, 0);
     if (memory == MAP_FAILED) {
       *error = errno_text(std::string("can't map ") + path);
       return false;
     }
     madvise(memory, spec_.memory_bytes, MADV_DONTFORK);  // a child would keep it from being free
+    begin_touches(i, state_->devices[i].frame_count, is_made_here);
     pools_.push_back(static_cast<std::byte*>(memory));
   }
   return true;
@@ -347,13 +350,21 @@ void Machine::drop_hold(std::uint32_t id) {
 }
 
 std::vector<std::byte*> Machine::frames(std::uint32_t id) {
-  const Lock lock(lock_);
-  const Allocation& allocation = state_->allocations[id];
   std::vector<std::byte*> result;
-  result.reserve(allocation.frame_count);
-  for (std::uint32_t frame = allocation.first_frame; frame != kNone;
-       frame = state_->devices[allocation.device].frames[frame - 1].next) {
-    result.push_back(pools_[allocation.device] + (frame - 1) * kFrameBytes);
+  int device = 0;
+  {
+    const Lock lock(lock_);
+    const Allocation& allocation = state_->allocations[id];
+    device = static_cast<int>(allocation.device);
+    result.reserve(allocation.frame_count);
+    for (std::uint32_t frame = allocation.first_frame; frame != kNone;
+         frame = state_->devices[allocation.device].frames[frame - 1].next) {
+      result.push_back(pools_[allocation.device] + (frame - 1) * kFrameBytes);
+    }
+  }
+  const std::byte* const pool = pools_[static_cast<std::size_t>(device)];
+  for (std::byte* const frame : result) {
+    touch_once(device, static_cast<std::uint32_t>((frame - pool) / kFrameBytes), frame);
   }
   return result;
 }

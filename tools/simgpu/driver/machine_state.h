@@ -11,7 +11,7 @@ namespace plexrl::simgpu {
 
 inline constexpr std::uint32_t kStateMagic = 0x53584c50;  // "PLXS"
 inline constexpr std::uint32_t kStateVersion = 6;         ///< raised with every change of this file
-inline constexpr int kMaxProcesses = 256;
+inline constexpr int kMaxProcesses = 1024;
 inline constexpr std::uint32_t kMaxAllocations = 1u << 16;
 inline constexpr std::uint32_t kMaxFrames = 1u << 15;  ///< 64 GiB a device
 inline constexpr std::uint32_t kNone = 0;              ///< ids and frame links count from 1
