@@ -29,33 +29,35 @@ CUresult unbind_pieces(MulticastBinds::Bind* what) {
 }
 
 /// Binds the pieces that the pager has the memory in; all of them or none.
-CUresult bind_pieces(Process& process, MulticastBinds::Bind* what,
-                     CUmemGenericAllocationHandle memory, std::size_t memory_offset,
-                     unsigned long long flags) {
-  const auto bound = process.vmm.with_real_handles(
-      memory, [&](std::size_t offset, std::size_t bytes, CUmemGenericAllocationHandle real) {
+CUresult bind_pieces(Process& process, MulticastBinds::Bind* what, unsigned long long flags) {
+  const auto range = ranges().describe(what->address);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  const std::size_t memory_offset = what->address - range->start;
+  const std::size_t behind = range->bytes - memory_offset;
+  if (what->bytes == 0 || what->bytes > behind) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = process.pager.with_chunks(
+      range->start, [&](std::size_t offset, std::size_t bytes, CUmemGenericAllocationHandle real) {
         const std::size_t first = std::max(offset, memory_offset);
         const std::size_t end = std::min(offset + bytes, memory_offset + what->bytes);
         if (first >= end) return CUDA_SUCCESS;
         const std::size_t at = what->offset + first - memory_offset;
-        const CUresult result =
+        const CUresult bound =
             driver.cuMulticastBindMem(what->object, at, real, first - offset, end - first, flags);
-        if (result == CUDA_SUCCESS) what->pieces.emplace_back(at, end - first);
-        return result;
+        if (bound == CUDA_SUCCESS) what->pieces.emplace_back(at, end - first);
+        return bound;
       });
-  const CUresult result = bound ? *bound : CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) unbind_pieces(what);
   return result;
 }
 
-/// Makes `call` with the memory held in HBM; what was bound is noted.
-template <typename Call>
-CUresult bind(Process& process, MulticastBinds::Bind what, Call call) {
+/// Binds with the memory held in HBM; what was bound is noted.
+CUresult bind(Process& process, MulticastBinds::Bind what, unsigned long long flags) {
   gate.enter_host();
   Pins::Held held{};
   const Pins::Hold answer =
       process.pins.hold(what.device, what.address, what.bytes, kReason, &held);
-  const CUresult result = answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call(&what);
+  const CUresult result =
+      answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : bind_pieces(process, &what, flags);
   if (result == CUDA_SUCCESS) {
     if (answer == Pins::Hold::kNotOwned) note_exclusive(kReason.text);  // another process moves it
     if (answer == Pins::Hold::kHeld) what.held = held;
@@ -81,9 +83,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
       return driver.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
     }
     return bind(*process, {mcHandle, mcOffset, size, properties->location.id, *range + memOffset},
-                [&](MulticastBinds::Bind* what) {
-                  return bind_pieces(*process, what, memHandle, memOffset, flags);
-                });
+                flags);
   });
 }
 
@@ -93,11 +93,8 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
     Process* const process = Process::started();
     const auto memory = process == nullptr ? std::nullopt : process->backing(memptr);
     if (!memory) return driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    return bind(*process, {mcHandle, mcOffset, size, memory->device, memory->address},
-                [&](MulticastBinds::Bind* what) {
-                  what->pieces.emplace_back(mcOffset, size);
-                  return driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-                });
+    // By handles: to the driver what the job has mapped may be several allocations.
+    return bind(*process, {mcHandle, mcOffset, size, memory->device, memory->address}, flags);
   });
 }
 

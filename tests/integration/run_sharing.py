@@ -88,13 +88,14 @@ def main():
     parser.add_argument("--antagonist", type=int, default=48, help="MiB that the antagonist rewrites")
     parser.add_argument("--evictions", type=int, help="at least as many evictions and restores must be seen; else one for each pause")
     parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--spec", help="more of PLEXRL_SIMGPU")
     parser.add_argument("--run-option", action="append", default=[], help="for the program's plexrl-run")
     parser.add_argument("--preload", metavar="first|behind:NAME", help="another library to preload, as find_library(NAME) has it")
     options = parser.parse_args()
     if options.preload and ctypes.util.find_library(options.preload.split(":")[1]) is None:
         print(f"skipped: there is no lib{options.preload.split(':')[1]}: tools/dev test compat installs it")
         return SKIPPED
-    with Sandbox(options.build, options.prefix, options.memory, options.gpus, SPEC) as sandbox:
+    with Sandbox(options.build, options.prefix, options.memory, options.gpus, ",".join(filter(None, (SPEC, options.spec)))) as sandbox:
         try:
             pauses = run(sandbox, options.program, options)
             trace = sandbox.trace("export", "--format", "json")

@@ -96,6 +96,23 @@ TEST_F(PinsTest, ABindThatFailsHalfWayLeavesNothingBound) {
   EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
 }
 
+TEST_F(PinsTest, AMappedAddressIsBoundByTheHandlesBehindIt) {
+  const CUdeviceptr address = allocate(12 * kMiB);
+  hold_lease();
+  ASSERT_EQ(shim::cuMulticastBindAddr(77, 2 * kMiB, address + 2 * kMiB, 8 * kMiB, 0), CUDA_SUCCESS);
+  EXPECT_GT(driver_.bound.size(), 1u) << "the driver has it in several allocations";
+  EXPECT_EQ(driver_.calls("cuMulticastBindAddr"), 0);
+  EXPECT_EQ(reasons(), "bound to a multicast object;");
+  for (const std::size_t bytes : {std::size_t{0}, 12 * kMiB}) {
+    EXPECT_EQ(shim::cuMulticastBindAddr(78, 0, address + 2 * kMiB, bytes, 0),
+              CUDA_ERROR_INVALID_VALUE)
+        << bytes << " bytes are not there";
+  }
+  EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 2 * kMiB, 8 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(driver_.bound.empty());
+  expect_pageable_again();
+}
+
 TEST_F(PinsTest, WhatWasFreedWhileItWasBoundLetsNothingOfItsSuccessorGo) {
   const auto handle = create(8 * kMiB);
   hold_lease();

@@ -56,6 +56,10 @@ PLEXRL_INLINE const Op* each_replica(Warp& warp, const Op* op, std::uint32_t mas
   const AddressSpace& memory = *warp.memory;
   const auto* const a = source<std::uint64_t>(warp, op->a);
   const std::size_t bytes = sizeof(W) * op->count;
+  const std::uint64_t in_page = (std::uint64_t{1} << memory.page_shift) - 1;
+  std::byte* replicas[AddressSpace::kMaxReplicas];  // of the page that the last lane was in
+  std::size_t count = 0;
+  std::uint64_t page = 0;
   for (std::uint32_t left = mask; left != 0; left &= left - 1) {
     const int i = std::countr_zero(left);
     const std::uint64_t address = a[i] + static_cast<std::uint64_t>(op->imm);
@@ -63,18 +67,18 @@ PLEXRL_INLINE const Op* each_replica(Warp& warp, const Op* op, std::uint32_t mas
       raise_fault(warp, op, Fault::Kind::kMisalignedAddress, address);
       break;
     }
-    std::byte* replicas[AddressSpace::kMaxReplicas];
-    const std::size_t count =
-        memory.find_replicas == nullptr
-            ? 0
-            : memory.find_replicas(memory.context, memory.device, address, bytes, replicas);
+    if (memory.find_replicas != nullptr && (count == 0 || page != (address & ~in_page))) {
+      page = address & ~in_page;
+      count = memory.find_replicas(memory.context, memory.device, page, in_page + 1, replicas);
+    }
     if (count == 0) {
       raise_fault(warp, op, Fault::Kind::kIllegalAddress, address);
       break;
     }
     warp.global_bytes += bytes * count;
     for (std::size_t r = 0; r < count; ++r) {
-      for (int v = 0; v < op->count; ++v) use(i, v, r, reinterpret_cast<W*>(replicas[r]) + v);
+      for (int v = 0; v < op->count; ++v)
+        use(i, v, r, reinterpret_cast<W*>(replicas[r] + (address & in_page)) + v);
     }
   }
   return op + 1;
