@@ -6,7 +6,7 @@
 #include "shim/room.h"
 
 /// Graphs with nodes that allocate: the driver takes their memory when the graph runs, and it stays
-/// the driver's. It is counted by what the driver says it has; where it finds no room, neighbours
+/// the driver's. It is charged before (graph_memory.h); where the driver finds no room, neighbours
 /// are evicted first.
 
 namespace plexrl::shim {
@@ -32,9 +32,35 @@ CUresult submit(interpose::Api api, CUstream stream, Call call) noexcept {
   });
 }
 
+/// Charges what the graph's nodes allocate. False: it is beyond the promise.
+bool enter_memory(Process& process, CUgraphExec exec) {
+  if (process.graph_memory.enter(exec)) return true;
+  // What others took may be over by now, or soon.
+  const auto current = current_context();
+  bool deferred = false;
+  if (!current || process.memory.wait_for_outstanding(current->context, &deferred) != CUDA_SUCCESS)
+    return false;
+  if (deferred) return false;  // a capture keeps the driver from waiting
+  process.graph_memory.count();
+  return process.graph_memory.enter(exec);
+}
+
+/// A launch or upload of `exec`.
+template <typename Call>
+CUresult submit_graph(interpose::Api api, CUgraphExec exec, CUstream stream, Call call) noexcept {
+  Process* const process = Process::started();
+  if (process == nullptr) return submit(api, stream, call);
+  const CUresult charged = guarded(
+      [&] { return enter_memory(*process, exec) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY; });
+  if (charged != CUDA_SUCCESS) return charged;
+  const CUresult result = submit(api, stream, call);
+  process->graph_memory.leave(exec, result);
+  return result;
+}
+
 /// Makes a graph ready to run, for which the driver may take memory, too.
 template <typename Call>
-CUresult instantiate(interpose::Api api, Call call) noexcept {
+CUresult instantiate_on_host(interpose::Api api, Call call) noexcept {
   const interpose::HostCall host{api};
   return guarded([&] {
     const auto host_call = [&] {
@@ -50,79 +76,106 @@ CUresult instantiate(interpose::Api api, Call call) noexcept {
   });
 }
 
+/// Notes what a graph's nodes allocate.
+CUresult note(CUresult result, const CUgraphExec* exec, CUgraph graph) noexcept {
+  Process* const process = result == CUDA_SUCCESS ? Process::started() : nullptr;
+  if (process == nullptr) return result;
+  return guarded([&] {
+    process->graph_memory.instantiated(*exec, graph);
+    return result;
+  });
+}
+
+template <typename Call>
+CUresult instantiate(interpose::Api api, const CUgraphExec* exec, CUgraph graph,
+                     Call call) noexcept {
+  return note(instantiate_on_host(api, call), exec, graph);
+}
+
 /// Some parameters say that it is uploaded as well, in a stream.
 template <typename Call>
-CUresult instantiate(interpose::Api api, const CUDA_GRAPH_INSTANTIATE_PARAMS* parameters,
-                     bool is_per_thread, Call call) noexcept {
+CUresult instantiate(interpose::Api api, const CUgraphExec* exec, CUgraph graph,
+                     const CUDA_GRAPH_INSTANTIATE_PARAMS* parameters, bool is_per_thread,
+                     Call call) noexcept {
   if (parameters == nullptr || (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) == 0) {
-    return instantiate(api, call);
+    return instantiate(api, exec, graph, call);
   }
-  return submit(api, interpose_stream(parameters->hUploadStream, is_per_thread), call);
+  const CUstream stream = interpose_stream(parameters->hUploadStream, is_per_thread);
+  return note(submit(api, stream, call), exec, graph);
 }
 
 }  // namespace
 
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                             char* logBuffer, size_t bufferSize) noexcept {
-  return instantiate(interpose::Api::cuGraphInstantiate, [&] {
+  return instantiate(interpose::Api::cuGraphInstantiate, phGraphExec, hGraph, [&] {
     return driver.cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
   });
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                                char* logBuffer, size_t bufferSize) noexcept {
-  return instantiate(interpose::Api::cuGraphInstantiate_v2, [&] {
+  return instantiate(interpose::Api::cuGraphInstantiate_v2, phGraphExec, hGraph, [&] {
     return driver.cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
   });
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
                                      unsigned long long flags) noexcept {
-  return instantiate(interpose::Api::cuGraphInstantiateWithFlags, [&] {
+  return instantiate(interpose::Api::cuGraphInstantiateWithFlags, phGraphExec, hGraph, [&] {
     return driver.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
   });
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) noexcept {
-  return instantiate(interpose::Api::cuGraphInstantiateWithParams, instantiateParams, false, [&] {
-    return driver.cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
-  });
+  return instantiate(
+      interpose::Api::cuGraphInstantiateWithParams, phGraphExec, hGraph, instantiateParams, false,
+      [&] { return driver.cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams); });
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(
     CUgraphExec* phGraphExec, CUgraph hGraph,
     CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) noexcept {
-  return instantiate(
-      interpose::Api::cuGraphInstantiateWithParams_ptsz, instantiateParams, true, [&] {
-        return driver.cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
-      });
+  return instantiate(interpose::Api::cuGraphInstantiateWithParams_ptsz, phGraphExec, hGraph,
+                     instantiateParams, true, [&] {
+                       return driver.cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph,
+                                                                       instantiateParams);
+                     });
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) noexcept {
-  return submit(interpose::Api::cuGraphLaunch, interpose_stream(hStream, false),
-                [&] { return driver.cuGraphLaunch(hGraph, hStream); });
+  return submit_graph(interpose::Api::cuGraphLaunch, hGraph, interpose_stream(hStream, false),
+                      [&] { return driver.cuGraphLaunch(hGraph, hStream); });
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream) noexcept {
-  return submit(interpose::Api::cuGraphLaunch_ptsz, interpose_stream(hStream, true),
-                [&] { return driver.cuGraphLaunch_ptsz(hGraph, hStream); });
+  return submit_graph(interpose::Api::cuGraphLaunch_ptsz, hGraph, interpose_stream(hStream, true),
+                      [&] { return driver.cuGraphLaunch_ptsz(hGraph, hStream); });
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream) noexcept {
-  return submit(interpose::Api::cuGraphUpload, interpose_stream(hStream, false),
-                [&] { return driver.cuGraphUpload(hGraph, hStream); });
+  return submit_graph(interpose::Api::cuGraphUpload, hGraph, interpose_stream(hStream, false),
+                      [&] { return driver.cuGraphUpload(hGraph, hStream); });
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream) noexcept {
-  return submit(interpose::Api::cuGraphUpload_ptsz, interpose_stream(hStream, true),
-                [&] { return driver.cuGraphUpload_ptsz(hGraph, hStream); });
+  return submit_graph(interpose::Api::cuGraphUpload_ptsz, hGraph, interpose_stream(hStream, true),
+                      [&] { return driver.cuGraphUpload_ptsz(hGraph, hStream); });
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) noexcept {
+  return guarded([&] {
+    // Before the driver may give its name to another.
+    if (Process* const process = Process::started()) process->graph_memory.destroyed(hGraphExec);
+    return driver.cuGraphExecDestroy(hGraphExec);
+  });
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) noexcept {
   return guarded([&] {
     const CUresult result = driver.cuDeviceGraphMemTrim(device);
-    if (Process* const process = Process::started()) process->count_graph_memory();
+    if (Process* const process = Process::started()) process->graph_memory.count();
     return result;
   });
 }

@@ -153,6 +153,7 @@ Process::Process(Identity identity, Client::Dial dial)
       store(&client),
       slab_worker(store, contexts()),
       pager(ranges(), store, contexts()),
+      graph_memory(devices, unpageable),
       memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent, &still_shared}),
       pools(memory, devices, &nothing_runs, &close_import),
       sharing({client, devices, ranges(), pager, store, memory, &wake_agent}),
@@ -166,7 +167,7 @@ Process::Process(Identity identity, Client::Dial dial)
               },
               [this] {
                 pools.at_rest();
-                count_graph_memory();
+                graph_memory.count_if_idle();
               }}),
       reporter(client, devices, ranges(), unpageable),
       agent({client, devices, keeper, reporter, ranges(), sharing, slab_worker}) {}
@@ -185,23 +186,6 @@ std::optional<Process::Backing> Process::backing(std::uint64_t address) {
   const auto range = mapped ? vmm.range_of(mapped->handle) : std::nullopt;
   if (!range) return std::nullopt;
   return Backing{mapped->device, *range + (address - mapped->start), *range, mapped->bytes};
-}
-
-void Process::count_graph_memory() {
-  for (const Devices::Attached& attached : devices.all()) {
-    const CUdevice device = attached.device;
-    cuuint64_t now = 0;
-    if (driver.cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now) !=
-        CUDA_SUCCESS) {
-      continue;
-    }
-    const auto key = static_cast<std::uint64_t>(device);
-    const std::uint64_t before = unpageable.remove(wire::MemoryKind::kGraph, key).bytes;
-    if (now < before) devices.uncharge(device, before - now, true);
-    // The driver has it, whatever the manager thinks; what was not granted is not given back later.
-    if (now > before && !devices.charge(device, now - before, true)) now = before;
-    if (now != 0) unpageable.add(wire::MemoryKind::kGraph, key, {device, now});
-  }
 }
 
 Client::Handshake Process::join(wire::Error* why) {

@@ -5,6 +5,7 @@
 #include "shim/client.h"
 #include "shim/device_memory.h"
 #include "shim/devices.h"
+#include "shim/graph_memory.h"
 #include "shim/host_store.h"
 #include "shim/ipc_mappings.h"
 #include "shim/lease_keeper.h"
@@ -61,9 +62,6 @@ class Process {
   /// Tests only: as if none had been started. The agent must have been stopped.
   static void forget() noexcept;
 
-  /// Counts what the driver holds for nodes of graphs, which it takes and keeps by itself.
-  void count_graph_memory();
-
   /// --export=real: what the job exports are the driver's handles, for anybody. Set before use.
   bool exports_are_real = false;
 
@@ -73,6 +71,7 @@ class Process {
   SlabWorker slab_worker;
   Pager pager;
   Unpageable unpageable;
+  GraphMemory graph_memory;
   DeviceMemory memory;
   Pools pools;
   Sharing sharing;

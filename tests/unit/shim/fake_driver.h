@@ -44,6 +44,8 @@ class FakeDriver {
   void set_busy(CUstream stream, bool busy);
   void set_current(CUcontext context);
   CUcontext make_context();
+  /// One with nodes that allocate so much each.
+  CUgraph make_graph(std::vector<std::size_t> allocations);
 
   /// The job's view of device memory, through the mappings. False where something is not mapped.
   bool write(std::uint64_t address, const std::vector<std::byte>& bytes);
@@ -67,6 +69,9 @@ class FakeDriver {
   std::map<std::uint64_t, int> imported;  ///< releases that a handle takes more than its first
   /// What is bound to multicast objects: object and offset -> bytes.
   std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> bound;
+  std::map<CUgraph, std::vector<std::size_t>> graphs;  ///< what their nodes allocate
+  std::map<CUgraphExec, std::size_t> execs;            ///< what they take in all
+  std::size_t graph_memory = 0;                        ///< that the driver has taken for graphs
   std::map<std::uint64_t, std::vector<std::byte>> handles;
   std::map<std::uint64_t, Mapping> mappings;
   std::map<std::uint64_t, std::vector<std::byte>>
@@ -87,6 +92,7 @@ class FakeDriver {
 
  private:
   void become_the_driver();  ///< fake_driver_calls.cc has the calls
+  void have_graphs();        ///< fake_driver_graphs.cc has those about graphs
   void share();              ///< fake_driver_shares.cc has those about memory of several processes
   std::pair<std::byte*, std::size_t> find(std::uint64_t address);
   bool copy(std::uint64_t address, std::byte* out, const std::byte* in, std::size_t bytes);

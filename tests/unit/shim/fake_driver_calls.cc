@@ -466,6 +466,7 @@ void FakeDriver::become_the_driver() {
   current.clear();
   fill_table();
   share();
+  have_graphs();
 }
 
 FakeDriver::~FakeDriver() {

@@ -1,0 +1,155 @@
+#include "shim/graph_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "interpose/driver.h"
+#include "shim/driver_scope.h"
+
+namespace plexrl::shim {
+namespace {
+
+constexpr std::uint64_t kPage = std::uint64_t{2} << 20;  // what the driver maps at a time
+
+std::vector<CUgraphNode> nodes_of(CUgraph graph) {
+  std::size_t count = 0;
+  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return {};
+  std::vector<CUgraphNode> nodes(count);
+  if (driver.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return {};
+  nodes.resize(count);
+  return nodes;
+}
+
+/// Adds what the graph's nodes allocate, those of the graphs in it too.
+void add_nodes(CUgraph graph, std::map<CUdevice, std::uint64_t>* sizes) {
+  for (const CUgraphNode node : nodes_of(graph)) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) continue;
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+      CUgraph inner = nullptr;
+      if (driver.cuGraphChildGraphNodeGetGraph(node, &inner) == CUDA_SUCCESS)
+        add_nodes(inner, sizes);
+    } else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+      CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+      if (driver.cuGraphMemAllocNodeGetParams(node, &allocation) != CUDA_SUCCESS) continue;
+      (*sizes)[allocation.poolProps.location.id] +=
+          (allocation.bytesize + kPage - 1) / kPage * kPage;
+    }
+  }
+}
+
+std::uint64_t attribute(CUdevice device, CUgraphMem_attribute which) {
+  const RelaxedCapture relaxed;
+  cuuint64_t value = 0;
+  const CUresult result = driver.cuDeviceGetGraphMemAttribute(device, which, &value);
+  return result == CUDA_SUCCESS ? value : 0;
+}
+
+}  // namespace
+
+void GraphMemory::instantiated(CUgraphExec exec, CUgraph graph) {
+  Sizes sizes;
+  add_nodes(graph, &sizes);
+  if (sizes.empty()) return;
+  const std::lock_guard lock(mutex_);
+  execs_[exec].sizes = sizes;
+  with_memory_.store(execs_.size(), std::memory_order_relaxed);
+}
+
+void GraphMemory::destroyed(CUgraphExec exec) {
+  if (is_unused()) return;
+  const std::lock_guard lock(mutex_);
+  // What it has launched may still run: it stays charged until the next count.
+  execs_.erase(exec);
+  with_memory_.store(execs_.size(), std::memory_order_relaxed);
+}
+
+bool GraphMemory::charge(CUgraphExec exec) {
+  const std::lock_guard lock(mutex_);
+  const auto found = execs_.find(exec);
+  if (found == execs_.end()) return true;
+  Exec& its = found->second;
+  if (!its.is_charged) {
+    Sizes charged;
+    for (const auto& [device, bytes] : its.sizes) {
+      if (charge(device, bytes, &charged[device])) continue;
+      charged.erase(device);
+      give_back(its.sizes, charged);
+      return false;
+    }
+    its.charged = charged;
+    its.is_charged = true;
+  }
+  ++its.entered;
+  return true;
+}
+
+bool GraphMemory::charge(CUdevice device, std::uint64_t bytes, std::uint64_t* charged) {
+  Counted& counted = counted_[device];
+  const std::uint64_t from_idle = std::min(counted.idle, bytes);
+  *charged = bytes - from_idle;
+  if (*charged != 0 && !devices_.charge(device, *charged, true)) return false;
+  counted.charged += *charged;
+  counted.idle -= from_idle;
+  return true;
+}
+
+void GraphMemory::give_back(const Sizes& sizes, const Sizes& charged) {
+  for (const auto& [device, bytes] : charged) {
+    devices_.uncharge(device, bytes, true);
+    counted_[device].charged -= bytes;
+    counted_[device].idle += sizes.at(device) - bytes;
+  }
+}
+
+void GraphMemory::settle(CUgraphExec exec, CUresult result) {
+  const std::lock_guard lock(mutex_);
+  const auto found = execs_.find(exec);
+  if (found == execs_.end() || found->second.entered == 0) return;
+  Exec& its = found->second;
+  its.was_launched |= result == CUDA_SUCCESS;
+  if (--its.entered != 0 || its.was_launched || !its.is_charged) return;
+  give_back(its.sizes, its.charged);
+  its.is_charged = false;
+}
+
+void GraphMemory::count() {
+  const std::lock_guard lock(mutex_);
+  count_locked();
+}
+
+void GraphMemory::count_if_idle() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) count_locked();
+}
+
+void GraphMemory::count_locked() {
+  for (const Devices::Attached& attached : devices_.all()) count_device(attached.device);
+  for (auto& [exec, its] : execs_) {
+    if (its.entered != 0) continue;
+    its.is_charged = false;
+    its.was_launched = false;
+  }
+}
+
+void GraphMemory::count_device(CUdevice device) {
+  const std::uint64_t held = attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  const std::uint64_t used = attribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+  std::uint64_t now = held;
+  for (const auto& [exec, its] : execs_) {
+    const auto found = its.charged.find(device);
+    if (its.entered != 0 && found != its.charged.end()) now += found->second;
+  }
+  Counted& counted = counted_[device];
+  counted.idle = held - std::min(held, used);
+  if (now < counted.charged) devices_.uncharge(device, counted.charged - now, true);
+  // The driver has it, whatever the manager thinks; what was not granted is not given back later.
+  if (now > counted.charged && !devices_.charge(device, now - counted.charged, true))
+    now = counted.charged;
+  counted.charged = now;
+  const auto key = static_cast<std::uint64_t>(device);
+  unpageable_.remove(wire::MemoryKind::kGraph, key);
+  if (held != 0) unpageable_.add(wire::MemoryKind::kGraph, key, {device, held});
+}
+
+}  // namespace plexrl::shim
