@@ -36,11 +36,34 @@ bool is_sticky(CUresult result) noexcept {
   }
 }
 
+std::optional<Contexts::Known> Pager::context_for(CUdevice device) {
+  if (const auto own = contexts_.any_of(device)) return Contexts::Known{*own, device};
+  for (const Contexts::Known& known : contexts_.all()) {
+    int can = 0;
+    if (driver.cuDeviceCanAccessPeer(&can, known.device, device) == CUDA_SUCCESS && can != 0) {
+      return known;
+    }
+  }
+  return std::nullopt;
+}
+
+/// From now on `lender`'s contexts can reach all of the job's memory on `device`.
+void Pager::lend(CUdevice device, CUdevice lender) {
+  {
+    const std::lock_guard lock(devices_mutex_);
+    const auto it = lenders_.find(device);
+    if (lender == device || (it != lenders_.end() && it->second == lender)) return;
+    lenders_[device] = lender;
+  }
+  apply_access_on(device);
+}
+
 bool Pager::open_lane(CUdevice device, Lane& lane) {
   if (lane.context != nullptr) return true;
-  const auto context = contexts_.any_of(device);
-  if (!context) return false;
-  const PushedContext pushed(*context);
+  const auto found = context_for(device);
+  if (!found) return false;
+  const CUcontext context = found->context;
+  const PushedContext pushed(context);
   if (!pushed.ok()) return false;
   for (CUstream* const stream : {&lane.out, &lane.in}) {
     const CUresult result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
@@ -51,7 +74,8 @@ bool Pager::open_lane(CUdevice device, Lane& lane) {
     close_lane(lane);
     return false;
   }
-  lane.context = *context;
+  lane.context = context;
+  lend(device, found->device);
   return true;
 }
 

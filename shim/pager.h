@@ -19,10 +19,13 @@ namespace plexrl::shim {
 /// Moves chunks between HBM and host slabs: out, then in.
 ///
 /// Copies run in non-blocking streams of ours, one each way, in a context of the job that lives on
-/// that device; the pager never creates a context. While one run of chunks is being copied the next
-/// is created and mapped (loading), or the last one unmapped (evicting), so that the link never
-/// waits for the driver. One cuMemSetAccess covers a run of neighbouring chunks; runs begin with a
-/// chunk and grow, so that the first copy is not waited for either.
+/// that device; the pager never creates a context. Where the job has none there (pools and handles
+/// need none), one of a device that can access its memory as a peer lends its own, and gets that
+/// access; where there is no such device either, nobody can have written what is not backed yet.
+/// While one run of chunks is being copied the next is created and mapped (loading), or the last
+/// one unmapped (evicting), so that the link never waits for the driver. One cuMemSetAccess covers
+/// a run of neighbouring chunks; runs begin with a chunk and grow, so that the first copy is not
+/// waited for either.
 ///
 /// Only what must travels. Chunks that no gate has been open for since their content was known are
 /// dropped. The others are hashed on the device while earlier ones are copied (chunk_hasher.h):
@@ -184,6 +187,9 @@ class Pager {
   };
   enum Way { kOut, kIn };
 
+  /// In which context to copy for `device`, and whose that is; none: no context reaches it.
+  std::optional<Contexts::Known> context_for(CUdevice device);
+  void lend(CUdevice device, CUdevice lender);
   bool open_lane(CUdevice device, Lane& lane);
   void close_lane(Lane& lane);
   CUevent take_event(Lane& lane);
@@ -191,6 +197,7 @@ class Pager {
 
   // Loading.
   Progress load_run(CUdevice device, Lane& lane, LoadFigures* figures);
+  Progress back_without_context(CUdevice device, LoadFigures* figures);
   /// Creates and maps chunks of the claim until one fails, gives access to them all, shortens the
   /// claim to those that are ready and settles the others as they were.
   void prepare(RangeTable::Claim* claim, LoadFigures* figures);
@@ -237,6 +244,7 @@ class Pager {
   CUmemAllocationProp usual_properties(CUdevice device);
   CUresult set_access(const Range& range, std::uint64_t start, std::size_t bytes);
   CUresult apply_access(const RangeTable::Claim& claim);
+  void apply_access_on(CUdevice device);
 
   RangeTable& ranges_;
   HostStore& store_;
@@ -246,8 +254,9 @@ class Pager {
   std::map<CUdevice, Lane> lanes_;
   OnParked on_parked_;
   Hashing hashing_ = Hashing::kWhereItPays;
-  std::mutex devices_mutex_;  ///< of the two maps below; never held in a driver call
+  std::mutex devices_mutex_;  ///< of the maps below; never held in a driver call
   std::map<CUdevice, std::vector<CUdevice>> peers_;
+  std::map<CUdevice, CUdevice> lenders_;  ///< device → whose context copies for it, not its own
   std::map<CUdevice, CUmemAllocationProp> properties_;
 };
 

@@ -27,12 +27,8 @@ bool has_copies(const RangeTable::Claim& claim) {
 Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
   const std::lock_guard lock(mutex_);
   Lane& lane = lanes_[device];
-  if (!open_lane(device, lane)) {
-    // A device whose contexts the job has destroyed has no memory of the job's left either.
-    const RangeTable::Totals there = ranges_.totals(device);
-    return there.unbacked + there.host + there.moving == 0 ? Progress::kDone : Progress::kNoMemory;
-  }
   const RelaxedCapture relaxed;
+  if (!open_lane(device, lane)) return back_without_context(device, figures);
   const PushedContext pushed(lane.context);
   const Progress progress = load_run(device, lane, figures);
   // The lease may have to end before there is memory for the rest: nothing stays on its way.
@@ -40,6 +36,24 @@ Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
     settle_oldest_load(lane, figures);
   }
   return progress;
+}
+
+/// The job has no context that reaches the device: what has no bytes is backed all the same, for
+/// who maps it elsewhere; what has some waits for a context.
+Pager::Progress Pager::back_without_context(CUdevice device, LoadFigures* figures) {
+  auto claim = ranges_.claim_missing(device, kMostRunChunks);
+  if (!claim) return ranges_.totals(device).moving == 0 ? Progress::kDone : Progress::kNoMemory;
+  const bool needs_bytes =
+      std::any_of(claim->came_from.begin(), claim->came_from.end(),
+                  [](ChunkState state) { return state != ChunkState::kUnbacked; });
+  if (needs_bytes) {
+    settle_back(*claim, 0);
+    return Progress::kNoMemory;
+  }
+  const std::size_t wanted = claim->count;
+  prepare(&*claim, figures);
+  settle_all(*claim, ChunkState::kResident);
+  return claim->count == wanted ? Progress::kMore : Progress::kNoMemory;
 }
 
 Pager::Progress Pager::load_run(CUdevice device, Lane& lane, LoadFigures* figures) {

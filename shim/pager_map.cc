@@ -157,6 +157,15 @@ CUresult Pager::set_access(const Range& range, std::uint64_t start, std::size_t 
     if (it != peers_.end()) std::for_each(it->second.begin(), it->second.end(), add);
   }
   access.insert(access.end(), range.access.begin(), range.access.end());
+  {
+    const std::lock_guard lock(devices_mutex_);
+    if (const auto it = lenders_.find(device); it != lenders_.end()) {
+      std::erase_if(access, [&](const CUmemAccessDesc& one) {
+        return one.location.type == CU_MEM_LOCATION_TYPE_DEVICE && one.location.id == it->second;
+      });
+      add(it->second);
+    }
+  }
   return driver.cuMemSetAccess(start, bytes, access.data(), access.size());
 }
 
@@ -168,6 +177,10 @@ void Pager::add_peer(CUdevice device, CUdevice peer) {
     if (std::find(peers.begin(), peers.end(), peer) != peers.end()) return;
     peers.push_back(peer);
   }
+  apply_access_on(device);
+}
+
+void Pager::apply_access_on(CUdevice device) {
   for (const std::uint64_t start : ranges_.starts_on(device)) {
     if (auto claim = ranges_.claim_all(start)) {
       apply_access(*claim);

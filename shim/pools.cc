@@ -39,14 +39,20 @@ bool Pools::is_ours(CUmemoryPool handle) {
     const std::lock_guard lock(mutex_);
     if (find_pool(handle) != nullptr) return true;
   }
-  for (const Devices::Attached& attached : devices_.all()) {
+  // A device's default pool can be used before the device has a context.
+  int count = 0;
+  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return false;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice device = 0;
     CUmemoryPool standard = nullptr;
-    if (!attached.has_vmm ||
-        driver.cuDeviceGetDefaultMemPool(&standard, attached.device) != CUDA_SUCCESS ||
-        standard != handle) {
+    if (driver.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
+        driver.cuDeviceGetDefaultMemPool(&standard, device) != CUDA_SUCCESS || standard != handle) {
       continue;
     }
-    add(handle, attached.device, 0);
+    if (devices_.attach(device) != Devices::Attach::kAttached) return false;
+    const auto attached = devices_.find(device);
+    if (!attached || !attached->has_vmm) return false;
+    add(handle, device, 0);
     return true;
   }
   return false;

@@ -83,9 +83,10 @@ class Gangs:
 
 
 class Window:
-    def __init__(self, record):
+    def __init__(self, record, lenders):
         self.record = record
-        self.kind, self.pid, self.gang, self.gpus = record["kind"], record["pid"], record["gang"], record["gpus"]
+        self.kind, self.pid, self.gang = record["kind"], record["pid"], record["gang"]
+        self.gpus = {*record["gpus"], *(lenders[gpu] for gpu in record["gpus"] if gpu in lenders)}
         end = record["end_mono_ns"]
         self.span = (record["start_mono_ns"], FOREVER if end is None else end)
         self.manager_span = (record["asked_mono_ns"], record["told_mono_ns"])
@@ -120,10 +121,11 @@ def pager_streams(work, windows):
             and all(p["kind"] != "memset" or any(window.takes(p) for window in windows) for p in all_of_it)}
 
 
-def violations(trace, work):
-    """Lines that name each piece of work, and each window, that breaks a rule."""
+def violations(trace, work, lenders=None):
+    """Lines that name each piece of work, and each window, that breaks a rule. `lenders`: GPU -> the one whose context copies for it,
+    because the program has none there."""
     gangs = Gangs(trace)
-    windows = [Window(record) for record in trace["paging"]]
+    windows = [Window(record, lenders or {}) for record in trace["paging"]]
     work = [piece for piece in work if piece["kind"] != "h2h"]  # no device takes part
     hashers = hash_streams(work)
     pagers = pager_streams(work, windows)

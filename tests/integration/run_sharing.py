@@ -37,7 +37,8 @@ def run(sandbox, program, options):
     sandbox.watch("program")
     memory["PLEXRL_TEST_PEER"] = sandbox.peer_file
     # A preload that is put to the test (--prefix) is the program's only: its neighbour keeps to its leases.
-    antagonist = sandbox.shared([programs / "antagonist"], "antagonist", prefix=sandbox.build, **memory)
+    where = {"CUDA_VISIBLE_DEVICES": options.antagonist_gpu} if options.antagonist_gpu else {}
+    antagonist = sandbox.shared([programs / "antagonist"], "antagonist", prefix=sandbox.build, **memory, **where)
     shared = sandbox.wait_beside(sandbox.shared(command(sandbox, options), "program", options.run_option, **memory), antagonist)
     sandbox.stop_antagonist()
     sandbox.wait(antagonist)
@@ -68,9 +69,9 @@ def check_paging(trace, least):
     return out, back
 
 
-def check_leases(sandbox, trace):
+def check_leases(sandbox, trace, lenders):
     work = lease_check.read_device_log(sandbox.device_log)
-    found = list(lease_check.violations(trace, work))
+    found = list(lease_check.violations(trace, work, lenders))
     if not work:
         raise Failure("the device log is empty")
     if found:
@@ -89,6 +90,8 @@ def main():
     parser.add_argument("--evictions", type=int, help="at least as many evictions and restores must be seen; else one for each pause")
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--spec", help="more of PLEXRL_SIMGPU")
+    parser.add_argument("--antagonist-gpu", type=int, default=0, help="whose neighbour it is")
+    parser.add_argument("--lender", action="append", default=[], metavar="GPU:OTHER", help="lease_check.py")
     parser.add_argument("--run-option", action="append", default=[], help="for the program's plexrl-run")
     parser.add_argument("--preload", metavar="first|behind:NAME", help="another library to preload, as find_library(NAME) has it")
     options = parser.parse_args()
@@ -100,7 +103,8 @@ def main():
             pauses = run(sandbox, options.program, options)
             trace = sandbox.trace("export", "--format", "json")
             out, back = check_paging(trace, options.evictions or pauses)
-            work = check_leases(sandbox, trace)
+            lenders = dict(map(int, pair.split(":")) for pair in options.lender)
+            work = check_leases(sandbox, trace, lenders)
         except Failure as failure:
             print(f"FAILED: {options.program}: {failure}")
             for process in sandbox.started:

@@ -180,6 +180,25 @@ CUresult granularity(std::size_t* bytes, const CUmemAllocationProp*,
   return CUDA_SUCCESS;
 }
 
+CUresult device_count(int* count) {
+  COUNT(cuDeviceGetCount);
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get(CUdevice* device, int ordinal) {
+  COUNT(cuDeviceGet);
+  if (ordinal != 0) return CUDA_ERROR_INVALID_DEVICE;
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult can_access_peer(int* can, CUdevice, CUdevice) {
+  COUNT(cuDeviceCanAccessPeer);
+  *can = 0;
+  return CUDA_SUCCESS;
+}
+
 CUresult default_pool(CUmemoryPool* pool, CUdevice) {
   COUNT(cuDeviceGetDefaultMemPool);
   *pool = reinterpret_cast<CUmemoryPool>(&fake->hbm_bytes);
@@ -427,6 +446,9 @@ void fill_table() {
   driver.cuMemAddressFree = &address_free;
   driver.cuMemGetAllocationGranularity = &granularity;
   driver.cuDeviceGetDefaultMemPool = &default_pool;
+  driver.cuDeviceGetCount = &device_count;
+  driver.cuDeviceGet = &device_get;
+  driver.cuDeviceCanAccessPeer = &can_access_peer;
   driver.cuDeviceGetMemPool = &default_pool;
   driver.cuStreamWaitEvent = &stream_wait_event;
   driver.cuMemAlloc_v2 = &mem_alloc;

@@ -26,12 +26,6 @@ int descriptor_of(std::uint64_t number) {
   return -1;
 }
 
-CUresult device_count(int* count) {
-  COUNT(cuDeviceGetCount);
-  *count = 1;
-  return CUDA_SUCCESS;
-}
-
 CUresult export_handle(void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType,
                        unsigned long long) {
   COUNT(cuMemExportToShareableHandle);
@@ -110,7 +104,6 @@ CUresult pool_destroy(CUmemoryPool) {
 
 void FakeDriver::share() {
   fake = this;
-  driver.cuDeviceGetCount = &device_count;
   driver.cuMemExportToShareableHandle = &export_handle;
   driver.cuMemImportFromShareableHandle = &import_handle;
   driver.cuMemGetHandleForAddressRange = &address_range;
