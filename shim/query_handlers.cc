@@ -18,6 +18,13 @@ CUresult put(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
+bool has_gpu_direct(CUdevice device) {
+  int value = 0;
+  return driver.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+                                     device) == CUDA_SUCCESS &&
+         value != 0;
+}
+
 /// What the driver answers for memory of cuMemAlloc (reference of cuPointerGetAttribute).
 CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr ptr,
                       CUpointer_attribute attribute, void* data) {
@@ -45,8 +52,10 @@ CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr pt
       return put<unsigned char>(data, 1);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return put<unsigned char>(data, allocation.is_ipc_capable ? 1 : 0);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return put<unsigned char>(data,
+                                allocation.pool == nullptr && has_gpu_direct(allocation.device));
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return put<unsigned char>(data, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
@@ -71,6 +80,8 @@ CUresult attribute_of(const Vmm::Mapped& mapped, CUdeviceptr ptr, CUpointer_attr
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return put<unsigned long long>(
           data, static_cast<unsigned long long>(mapped.properties.requestedHandleTypes));
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return put<unsigned char>(data, mapped.properties.allocFlags.gpuDirectRDMACapable != 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
       const auto current = current_context();
       if (!current) return CUDA_ERROR_INVALID_CONTEXT;

@@ -59,7 +59,7 @@ def checks(machine):
 
 
 def integration_program(machine, program):
-    if program.name in ("peer_access", "two_devices") and machine.devices < 2:
+    if program.name in ("peer_access", "shared_pool_access", "two_devices") and machine.devices < 2:
         return skipped(program.name, "needs two GPUs")
     options = ["--export=real"] if program.name == "exported_memory" else []
     return sharing.check_beside_antagonist(machine, program, *options)

@@ -89,6 +89,7 @@ class FakeDriver {
   std::uint64_t next_object = 0x1000;
   std::uint64_t next_address = std::uint64_t{1} << 40;
   bool has_vmm = true;
+  bool has_gpu_direct = false;
 
  private:
   void become_the_driver();  ///< fake_driver_calls.cc has the calls

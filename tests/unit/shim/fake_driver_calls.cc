@@ -37,7 +37,9 @@ CUresult total_mem(std::size_t* bytes, CUdevice) {
 
 CUresult device_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
   COUNT(cuDeviceGetAttribute);
-  *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && fake->has_vmm;
+  *value =
+      (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && fake->has_vmm) ||
+      (attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED && fake->has_gpu_direct);
   return CUDA_SUCCESS;
 }
 

@@ -223,6 +223,18 @@ TEST_F(ProcessTest, PointerQueriesAnswerForTheUsersBlock) {
   EXPECT_EQ(host, nullptr);
 }
 
+TEST_F(ProcessTest, GpuDirectIsToldAsTheDeviceHasIt) {
+  const CUdeviceptr address = allocate(1000);
+  unsigned char capable = 9;
+  EXPECT_EQ(shim::cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+                                        address),
+            CUDA_SUCCESS);
+  EXPECT_EQ(capable, 0);
+  driver_.has_gpu_direct = true;
+  shim::cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, address);
+  EXPECT_EQ(capable, 1);
+}
+
 TEST_F(ProcessTest, TwoSmallBlocksHaveDifferentBufferIds) {
   const CUdeviceptr a = allocate(100);
   const CUdeviceptr b = allocate(100);
