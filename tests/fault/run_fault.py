@@ -381,6 +381,29 @@ def case_holder_stopped(jobs):
     jobs.expect_finished(holder, waiter)
 
 
+def case_holder_in_debugger(jobs):
+    """The holder is stopped by a debugger, with all its threads, and goes on later: the other one is told, and nobody loses anything."""
+    jobs.sandbox.start_manager()
+    breakpoint_file = jobs.sandbox.folder / "breakpoint"
+    traced = jobs.sandbox.build / "tests/fault/programs/traced"
+    jobs.process["ada"] = jobs.sandbox.shared([traced, breakpoint_file, *jobs.command("ada")], "ada")
+    jobs.start("bob")
+    told = False
+    while not told:
+        holder, pids = None, []
+        while holder != "ada":
+            (holder, pids), _ = jobs.one_runs_one_waits()
+        breakpoint_file.touch()
+        words = f"job 'ada': holder's process {pids[0]} is stopped"
+        # It may have given the GPU away just before, or be inside of the simulated driver, where it is in bob's way: once more then.
+        until = time.monotonic() + 30
+        while not told and time.monotonic() < until and jobs.states()["ada"][0] in ("running", "draining"):
+            told = words in jobs.waits_for("bob")
+            time.sleep(POLL_S)
+        breakpoint_file.unlink()
+    jobs.expect_finished("ada", "bob")
+
+
 def case_hung_holder_killed(jobs):
     """A holder that finishes nothing while the other waits, longer than the administrator allows, is killed, and the other goes on."""
     jobs.sandbox.start_manager(PLEXRL_POLICY_HANG_AFTER="1s", PLEXRL_POLICY_HANG_ACTION="kill")

@@ -6,6 +6,7 @@ nothing ran on the GPU outside its gang's lease (lease_check.py). Exit 0 passed,
 """
 import argparse
 import ctypes.util
+import pathlib
 import sys
 
 import lease_check
@@ -29,6 +30,7 @@ def command(sandbox, options):
 def run(sandbox, program, options):
     programs = sandbox.build / "tests/integration/programs"
     memory = {"PLEXRL_TEST_BALLAST": options.ballast * MIB, "PLEXRL_TEST_ANTAGONIST": options.antagonist * MIB}
+    memory.update(setting.split("=", 1) for setting in options.env)
     alone = sandbox.wait(sandbox.alone(command(sandbox, options), "alone", **memory))
     if not alone:
         raise Failure(f"{program} printed nothing")
@@ -92,11 +94,16 @@ def main():
     parser.add_argument("--spec", help="more of PLEXRL_SIMGPU")
     parser.add_argument("--antagonist-gpu", type=int, default=0, help="whose neighbour it is")
     parser.add_argument("--lender", action="append", default=[], metavar="GPU:OTHER", help="lease_check.py")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the programs")
+    parser.add_argument("--needs", metavar="FILE", help="without it the test is skipped")
     parser.add_argument("--run-option", action="append", default=[], help="for the program's plexrl-run")
     parser.add_argument("--preload", metavar="first|behind:NAME", help="another library to preload, as find_library(NAME) has it")
     options = parser.parse_args()
     if options.preload and ctypes.util.find_library(options.preload.split(":")[1]) is None:
         print(f"skipped: there is no lib{options.preload.split(':')[1]}: tools/dev test compat installs it")
+        return SKIPPED
+    if options.needs and not pathlib.Path(options.needs).is_file():
+        print(f"skipped: there is no {options.needs}")
         return SKIPPED
     with Sandbox(options.build, options.prefix, options.memory, options.gpus, ",".join(filter(None, (SPEC, options.spec)))) as sandbox:
         try:

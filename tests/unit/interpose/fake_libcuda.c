@@ -30,6 +30,16 @@ DEFINE(cuLaunchKernel_ptsz, void* f, unsigned gx, unsigned gy, unsigned gz, unsi
 DEFINE(cuLaunchWeft, void)
 DEFINE(cuGraphGetId, void* graph, unsigned* id)
 
+// A private table of the driver's, as cuGetExportTable gives them.
+static int inner_function(void) { return 42; }
+static void* const export_table[] = {(void*)sizeof(void* [2]), (void*)inner_function};
+EXPORT const void* fake_export_table(void) { return export_table; }
+EXPORT int cuGetExportTable(const void** table, const void* id) {
+  last_call = "cuGetExportTable";
+  *table = export_table;
+  return 0;
+}
+
 EXPORT int cuMemGetInfo_v2(size_t* free, size_t* total) {
   *free = 1000;
   *total = 2000;
@@ -68,6 +78,7 @@ static const struct {
     {"cuGetProcAddress", 12000, 0, (void*)cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, 0, (void*)cuGetProcAddress},
     {"cuInit", 2000, 0, (void*)cuInit},
+    {"cuGetExportTable", 3000, 0, (void*)cuGetExportTable},
     {"cuMemAlloc", 3020, 0, (void*)cuMemAlloc_v2},
     {"cuMemAlloc", 2000, 0, (void*)cuMemAlloc},
     {"cuMemFree", 3020, 0, (void*)inner_mem_free},

@@ -1,6 +1,7 @@
 #include "tools/simgpu/driver/launch.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "tools/simgpu/driver/driver.h"
@@ -56,6 +57,16 @@ CUresult collect_arguments(const Function& function, void** pointers, void** ext
   if (kernel.parameters.empty()) return CUDA_SUCCESS;
   if (pointers == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return copy_from_pointers(kernel, pointers, arguments);
+}
+
+/// CUDA_LAUNCH_BLOCKING: a launch returns when its kernel has ended (CUDA programming guide, "CUDA
+/// Environment Variables").
+bool launches_block() {
+  static const bool blocks = [] {
+    const char* const text = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return text != nullptr && std::atoi(text) != 0;
+  }();
+  return blocks;
 }
 
 CUresult check_shape(const Function& function, const LaunchShape& shape) {
@@ -117,7 +128,11 @@ CUresult launch(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   if (function->image->context() != stream->context()) return CUDA_ERROR_INVALID_HANDLE;
   std::unique_ptr<Operation> operation;
   result = make_launch(*function, shape, pointers, extra, &operation);
-  return result != CUDA_SUCCESS ? result : submit(stream_handle, per_thread, std::move(operation));
+  if (result != CUDA_SUCCESS) return result;
+  CompletionPtr done;
+  result = submit(stream_handle, per_thread, std::move(operation), &done);
+  if (done != nullptr && launches_block()) done->wait();
+  return result;
 }
 
 }  // namespace plexrl::simgpu
