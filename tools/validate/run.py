@@ -80,6 +80,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     machine = this_machine.Machine(gpu, out, arguments.small, arguments.python, arguments.time_limit)
+    sharing.rest.bytes()
     results = []
     for kind, name, check in checks.checks(machine):
         if not arguments.only or kind in arguments.only or f"{kind}/{name}" in arguments.only:

@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   CHECK_BLAS(create(&handle));
   int version = 0;
   CHECK_BLAS(get_version(handle, &version));
-  std::fprintf(stderr, "version: %d\n", version);
+  std::fprintf(stderr, "version: %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
   void* workspace;
   CHECK_CUDA(cudaMalloc(&workspace, kWorkspaceBytes));
   CHECK_BLAS(set_stream(handle, stream));

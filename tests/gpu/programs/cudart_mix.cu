@@ -11,6 +11,10 @@ int main(int argc, char** argv) {
   constexpr int kBlocks = 4;
   const std::size_t count = mib * 1024 * 1024 / sizeof(std::uint64_t) / kBlocks;
 
+  int version = 0;
+  CHECK_CUDA(cudaRuntimeGetVersion(&version));
+  std::fprintf(stderr, "version: %d.%d\n", version / 1000, version % 1000 / 10);
+
   std::uint64_t* block[kBlocks];
   for (auto& one : block) {
     CHECK_CUDA(cudaMalloc(&one, count * sizeof(std::uint64_t)));
