@@ -41,7 +41,8 @@ def check_rows(source, report):
 def check_report(report, text):
     check(report["simulated"] is True and "(simulated)" in text, "the report hides that it is simulated")
     results = {f"{one['set']}/{one['name']}": one for one in report["results"]}
-    check(results["rlvr/rlvr"]["result"] == "passed" and results["rlvr/rlvr"]["left_bytes"] > 0, f"rlvr: {results}")
+    for name in ("rlvr/rlvr", "integration/contexts_on_mappings"):
+        check(results[name]["result"] == "passed" and results[name]["left_bytes"] > 0, f"{name}: {results[name]}")
     check(results["integration/two_devices"]["detail"] == "needs two GPUs", f"two_devices: {results}")
     for name, one in results.items():
         kind = one["set"]
@@ -73,7 +74,8 @@ def main():
         # Hides a PyTorch that this machine may have.
         pathlib.Path(folder, "torch.py").write_text("raise ImportError(\"No module named 'torch'\")\n")
         env["PYTHONPATH"] = folder
-        only = ["rlvr", "torch", "cudart", "cublas", "nccl", "bench/link_both_ways", "bench/vmm_cost", "integration/two_devices"]
+        only = ["rlvr", "torch", "cudart", "cublas", "nccl", "bench/link_both_ways", "bench/vmm_cost", "integration/contexts_on_mappings",
+                "integration/two_devices"]
         done = subprocess.run([pack / "run", "--out", out, "--small", "--time-limit", "3600", *(word for one in only for word in ("--only", one))],
                               capture_output=True, text=True, env=env)
         check(done.returncode == 0, f"`run` ended with {done.returncode}: {done.stdout}{done.stderr}")

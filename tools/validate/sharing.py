@@ -1,6 +1,7 @@
 """Programs alone and sharing the GPU under plexrl-run: same bytes on stdout, and memory was paged."""
 import atexit
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -56,6 +57,13 @@ class Session:
 
     def start(self, command, *options):
         return start([PACK / "bin/plexrl-run", "--require", *options, "--", *command], self.environment)
+
+    def host_bytes(self, job_name):
+        """Of a job's memory, as the manager says; 0 while there is no manager or no such job."""
+        answer = subprocess.run([str(PACK / "bin/plexrl-ctl"), "jobs", "--json"], capture_output=True, text=True, check=False,
+                                env=self.environment)
+        jobs = json.loads(answer.stdout)["jobs"] if answer.returncode == 0 else []
+        return sum(job["host_bytes"] for job in jobs if job["name"] == job_name)
 
     def swaps(self):
         answer = subprocess.run([str(PACK / "bin/plexrl-trace"), "swaps", "--json", str(self.folder / "state/trace")],
@@ -145,7 +153,45 @@ class Alone:
 
 
 NOTHING_PAGED = "nothing was paged, so sharing was not tested"
-PEER = struct.Struct("<QQQ")  # antagonist's rounds, program's pauses, stop: programs/peer.h
+
+
+class PeerPage:
+    """The page that program and antagonist share (programs/peer.h), with a watcher that tells the program when memory of it is off the
+    GPU: each of its pauses lasts until then."""
+
+    WORD = struct.Struct("<Q")
+    PAUSES, STOP, IS_WATCHED, LOOKS, EVICTED_LOOK = 8, 16, 24, 32, 40
+
+    def __init__(self, session, job_name):
+        self.session, self.job_name, self.path = session, job_name, session.folder / "peer"
+        self.path.write_bytes(bytes(4096))
+        self.ended = threading.Event()
+        self.watcher = threading.Thread(target=self.watch)
+
+    def __enter__(self):
+        self.set(self.IS_WATCHED, 1)
+        self.watcher.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.watcher.join()
+
+    def get(self, place):
+        return self.WORD.unpack_from(self.path.read_bytes(), place)[0]
+
+    def set(self, place, value):
+        with open(self.path, "r+b", buffering=0) as page:
+            page.seek(place)
+            page.write(self.WORD.pack(value))
+
+    def watch(self):
+        for look in itertools.count(1):
+            if self.ended.wait(0.02):
+                return
+            self.set(self.LOOKS, look)
+            if self.session.host_bytes(self.job_name) > 0:
+                self.set(self.EVICTED_LOOK, look)
 
 
 def check_beside_antagonist(machine, program, *run_options):
@@ -161,24 +207,21 @@ def check_beside_antagonist(machine, program, *run_options):
     # fit beside all contexts of a program that takes less than its third. The manager keeps some of it in reserve.
     budget_bytes = alone.memory.peak_bytes + context_bytes(machine) + share * 9 // 16
     session = Session(folder, budget_bytes, memory)
-    peer = folder / "peer"
-    peer.write_bytes(bytes(4096))
-    session.environment.update(PLEXRL_TEST_PEER=str(peer))
-    began = time.monotonic()
-    # Promised what it takes and little more: a program whose memory has to stay on the GPU needs room beside the promise.
-    antagonist = session.start([program.parent / "antagonist"], "--memory", str(share * 2 // 3))
-    job = session.start([program], *run_options)
-    try:
-        (output, errors), = outputs(machine, [job])
-        shared_s = time.monotonic() - began
-        with open(peer, "r+b") as page:
-            page.seek(16)
-            page.write(struct.pack("<Q", 1))
-        outputs(machine, [antagonist])
-    finally:
-        stop(antagonist)
+    with PeerPage(session, name) as peer:
+        session.environment.update(PLEXRL_TEST_PEER=str(peer.path))
+        began = time.monotonic()
+        # Promised what it takes and little more: a program whose memory has to stay on the GPU needs room beside the promise.
+        antagonist = session.start([program.parent / "antagonist"], "--memory", str(share * 2 // 3))
+        job = session.start([program], *run_options)
+        try:
+            (output, errors), = outputs(machine, [job])
+            shared_s = time.monotonic() - began
+            peer.set(peer.STOP, 1)
+            outputs(machine, [antagonist])
+        finally:
+            stop(antagonist)
     result = alone.against(name, alone.problems(job, output, errors), session, shared_s)
-    if result["result"] == "passed" and PEER.unpack_from(peer.read_bytes())[1] > 0 and result["left_bytes"] == 0:
+    if result["result"] == "passed" and peer.get(peer.PAUSES) > 0 and result["left_bytes"] == 0:
         return dict(result, result="failed", detail=NOTHING_PAGED)
     return result
 
