@@ -9,9 +9,8 @@ import os
 import pwd
 import subprocess
 import sys
-import time
 
-from sandbox import LOOK_S, PATIENCE_S, Failure, run_case
+from sandbox import Failure, run_case, wait_until
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -75,16 +74,16 @@ def teams(sandbox):
 def pause(sandbox):
     sandbox.start_manager()
     program = sandbox.shared([sandbox.build / "tests/integration/programs/half_busy"], "half", PLEXRL_TEST_PEER=sandbox.peer_file)
-    wait_until(lambda: sandbox.peer()["pauses"] == 1, program, "the program's pause")
+    wait_until(lambda: sandbox.peer()["pauses"] == 1, "the program's pause", program)
 
     def job():
         return sandbox.tool("plexrl-ctl", "jobs", "half", "--json")["jobs"][0]
 
     status, out, err = ctl(sandbox, "pause", "half")
     expect("pause", (status, err), (0, ""))
-    wait_until(lambda: job()["state"] == "paused", program, "the job paused")
+    wait_until(lambda: job()["state"] == "paused", "the job paused", program)
     sandbox.stop_antagonist()  # the word to go on: the program comes to the gate
-    wait_until(lambda: "plexrl-ctl resume" in ctl(sandbox, "explain", "half")[1], program, "explain tells of the pause")
+    wait_until(lambda: "plexrl-ctl resume" in ctl(sandbox, "explain", "half")[1], "explain tells of the pause", program)
     expect("priority", ctl(sandbox, "priority", "half", "101")[0], 2)
     expect("priority", ctl(sandbox, "priority", "half", "77")[0], 0)
     expect("priority of the job", job()["priority"], 77)
@@ -104,16 +103,6 @@ def pause(sandbox):
     kinds = [decision["kind"] for decision in trace["decisions"] if decision["kind"] in ("pause", "resume", "priority")]
     expect("decisions", kinds, ["pause", "priority", "resume"])
     return f"the job was paused for {times['paused_s']:.3f} s and then went on"
-
-
-def wait_until(condition, program, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if program.poll() is not None:
-            raise Failure(f"{program.name} ended before: {what}")
-        if time.monotonic() > deadline:
-            raise Failure(f"after {PATIENCE_S} s still not: {what}")
-        time.sleep(LOOK_S)
 
 
 CASES = {"teams": teams, "pause": pause}

@@ -20,14 +20,14 @@ def held(sandbox):
     os.mkfifo(fifo)
     sandbox.start_manager()
     job = sandbox.shared([sandbox.build / PROGRAM, "hold", fifo], "exporter", ["--export=real"])
-    wait_until(lambda: b"exported" in sandbox.output("exporter").read_bytes(), job, "the export")
+    wait_until(lambda: b"exported" in sandbox.output("exporter").read_bytes(), "the export", job)
 
     def rows(kind):
         return [(row["pageable"], row["bytes"], row["reason"]) for row in sandbox.tool("plexrl-ctl", "memory", "--json")["memory"]
                 if row["kind"] == kind and row["pageable"] != "yes"]
 
     pinned = [("pinned", BYTES, "exported to any process (--export=real)")]
-    wait_until(lambda: rows("vmm") == pinned and len(rows("pool")) == 1, job, f"rows of what was exported: {rows('vmm')}")
+    wait_until(lambda: rows("vmm") == pinned and len(rows("pool")) == 1, f"rows of what was exported: {rows('vmm')}", job)
     state, size, reason = rows("pool")[0]
     if (state, size) != ("no", BYTES) or "other machines or jobs" not in reason:
         raise Failure(f"the pool is shown as {rows('pool')}")
@@ -36,7 +36,7 @@ def held(sandbox):
         raise Failure(f"{fixed} bytes count as unpageable, {2 * BYTES} are exported")
     fifo.write_bytes(b"x")
     sandbox.wait(job)
-    wait_until(lambda: not sandbox.tool("plexrl-ctl", "memory", "--json")["memory"], sandbox.manager, "end of the job's memory")
+    wait_until(lambda: not sandbox.tool("plexrl-ctl", "memory", "--json")["memory"], "end of the job's memory", sandbox.manager)
     return "what is exported for real is counted by name and reason until the job ends"
 
 

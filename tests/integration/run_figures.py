@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from sandbox import PATIENCE_S, Failure, run_case
+from sandbox import PATIENCE_S, Failure, run_case, wait_until
 
 MIB = 1 << 20
 CONTEXT = 24 * MIB
@@ -28,14 +28,6 @@ DRIVER_MEMORY = [("managed_memory", "managed", 6 * MIB, "the driver itself moves
                  ("arrays_and_textures", "array", 8 * MIB, "arrays have a layout that only the driver knows")]
 ROUNDS = 0  # of the antagonist, in the page shared with the program (programs/peer.h)
 ROUNDING = 0.02  # the two reports begin to count some milliseconds apart
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Failure(f"after {PATIENCE_S} s still not: {what}")
-        time.sleep(0.05)
 
 
 def busy_by_trace(trace, asked_ns):
@@ -194,14 +186,8 @@ def memory(sandbox):
 
 
 def wait_until_told(condition, sandbox, program):
-    deadline = time.monotonic() + PATIENCE_S
     sandbox.last = None
-    while not condition():
-        if program.poll() is not None:
-            raise Failure(f"{program.name} ended with {program.returncode}")
-        if time.monotonic() > deadline:
-            raise Failure(f"{program.name}: the rows do not add up: {sandbox.last}")
-        time.sleep(0.05)
+    wait_until(condition, "the rows add up", program, lambda: sandbox.last)
 
 
 def departed(sandbox):

@@ -10,10 +10,9 @@ seen what it waits for, so a call that did wait would never return.
 """
 import subprocess
 import sys
-import time
 
 import lease_check
-from sandbox import LOOK_S, PATIENCE_S, Failure, run_case
+from sandbox import Failure, run_case, wait_until
 
 MIB = 1 << 20
 MEMORY = {"PLEXRL_TEST_BALLAST": 64 * MIB, "PLEXRL_TEST_ANTAGONIST": 48 * MIB}
@@ -56,14 +55,7 @@ class Waiting:
         self.sandbox.stop_antagonist()  # the program's own page
 
     def wait_until(self, condition, what):
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            if self.program.poll() is not None:
-                raise Failure(f"{self.name} ended with {self.program.returncode} before: {what}")
-            if time.monotonic() > deadline:
-                raise Failure(f"after {PATIENCE_S} s still not: {what}; it printed\n"
-                              f"{self.sandbox.output(self.name).read_text()}")
-            time.sleep(LOOK_S)
+        wait_until(condition, what, self.program, lambda: f"it printed\n{self.sandbox.output(self.name).read_text()}")
 
     def expect_right(self, expected=0):
         """It ends, having printed what it prints alone; its memory left and came back; the work of both was in their leases."""

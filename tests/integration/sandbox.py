@@ -30,6 +30,18 @@ class Failure(Exception):
     """What the test found, in one line."""
 
 
+def wait_until(condition, what, beside=None, seen=lambda: ""):
+    """Returns when `condition()` holds, which `what` says in words. Fails when the process `beside` ends before; `seen()` is more to say
+    of it then."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if beside is not None and beside.poll() is not None:
+            raise Failure(f"{beside.name} ended with {beside.returncode} before: {what}; {seen()}")
+        if time.monotonic() > deadline:
+            raise Failure(f"after {PATIENCE_S} s still not: {what}; {seen()}")
+        time.sleep(LOOK_S)
+
+
 class Sandbox:
     def __init__(self, build, prefix=None, memory="256MiB", gpus=1, spec=""):
         """`build`: the build folder. `prefix`: where bin/ and lib/plexrl/ are, when not there. `spec`: more of PLEXRL_SIMGPU."""

@@ -12,7 +12,7 @@
 #include "tools/ctl/answer.h"
 #include "tools/ctl/doctor.h"
 #include "tools/ctl/verbs.h"
-#include "tools/simgpu/driver/spec.h"
+#include "tools/ctl/which_gpu.h"
 
 namespace plexrl::ctl {
 namespace {
@@ -147,19 +147,6 @@ absl::Status select_job(const std::vector<std::string>& sockets, const Verb& ver
   return absl::OkStatus();
 }
 
-// The specification of the simulated GPU that is meant, if one is: the flag's, else the variable's.
-absl::StatusOr<std::optional<std::string>> simulated_gpu(const cli::Env& env,
-                                                         const CommandLine& line) {
-  const char* variable = env("PLEXRL_SIMGPU");
-  if (line.simgpu.empty() && variable == nullptr) return std::nullopt;
-  const bool is_flag = !line.simgpu.empty();
-  const std::string spec = !is_flag ? variable : line.simgpu == "true" ? "" : line.simgpu;
-  simgpu::Spec parsed;
-  std::string problem;
-  if (simgpu::parse_spec(spec, &parsed, &problem)) return spec;
-  return absl::InvalidArgumentError((is_flag ? "--simgpu: " : "PLEXRL_SIMGPU: ") + problem);
-}
-
 absl::StatusOr<Json> request_of(const std::vector<std::string>& sockets, const Verb& verb,
                                 const CommandLine& line) {
   Json request = {{"verb", verb.name}};
@@ -228,7 +215,7 @@ int run(int argc, char** argv) {
     return complain(cli::kUsage, "JOB is empty: give an id, the beginning of one, or a name");
   }
   const auto env = cli::process_env();
-  const auto simgpu = simulated_gpu(env, line);
+  const auto simgpu = simulated_gpu(env, line.simgpu);
   if (!simgpu.ok()) return complain(cli::kUsage, std::string(simgpu.status().message()));
 
   const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
