@@ -17,7 +17,7 @@ def shown(sandbox):
     os.mkfifo(fifo)
     sandbox.start_manager()
     job = sandbox.shared([sandbox.build / PROGRAM, "hold", fifo], "registrar")
-    wait_until(lambda: b"registered" in sandbox.output("registrar").read_bytes(), job, "the registration")
+    wait_until(lambda: b"registered" in sandbox.output("registrar").read_bytes(), "the registration", job)
 
     def rows(pageable):
         return [(row["kind"], row["tier"], row["bytes"], row["reason"]) for row in sandbox.tool("plexrl-ctl", "memory", "--json")["memory"]
@@ -26,11 +26,11 @@ def shown(sandbox):
     def movable():
         return sum(size for _, _, size, _ in rows("yes"))
 
-    wait_until(lambda: rows("pinned") == [("rdma", "hbm", BYTES, "registered with a NIC")], job,
-               f"row of what is registered: {rows('pinned')}")
+    wait_until(lambda: rows("pinned") == [("rdma", "hbm", BYTES, "registered with a NIC")],
+               f"row of what is registered: {rows('pinned')}", job)
     while_registered = movable()
     fifo.write_bytes(b"x")
-    wait_until(lambda: not rows("pinned"), job, f"end of that row: {rows('pinned')}")
+    wait_until(lambda: not rows("pinned"), f"end of that row: {rows('pinned')}", job)
     if movable() != while_registered + BYTES:
         raise Failure(f"{while_registered} bytes could be moved, and {movable()} after {BYTES} were deregistered")
     fifo.write_bytes(b"x")

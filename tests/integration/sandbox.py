@@ -227,18 +227,6 @@ class Sandbox:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def wait_until(condition, process, what):
-    """Fails when `process` ends first."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        if process.poll() is not None:
-            raise Failure(f"{process.name} ended with {process.returncode} before {what}")
-        time.sleep(LOOK_S)
-    raise Failure(f"no {what} in {PATIENCE_S} s")
-
-
 def run_case(doc, cases, spec):
     """The whole of a program `CASE --build DIR`: runs one of `cases` (name -> function of a Sandbox that returns what it found, in
     words). Returns the exit status."""

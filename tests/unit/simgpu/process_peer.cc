@@ -208,7 +208,7 @@ void obey(char** arguments) {
     } else if (order == "hang") {
       check(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ), 126);
     } else if (order == "let_go") {
-      check(cuMemsetD32(word, 1, 1), 127);
+      check(cuStreamWriteValue32(nullptr, word, 1, CU_STREAM_WRITE_VALUE_DEFAULT), 127);
     } else if (order == "managed") {
       check(cuMemAllocManaged(&managed, bytes, CU_MEM_ATTACH_GLOBAL), 128);
     }

@@ -17,9 +17,14 @@ namespace {
 
 constexpr std::uint64_t kLookNs = 200'000;  // while a lock waits for calls and work to end
 
+// No call may be inside: then no context comes or goes. Calls lock a context before the driver.
 bool has_work() {
-  const std::lock_guard lock(driver()->mutex);
-  for (Context* context : driver()->contexts) {
+  std::vector<Context*> contexts;
+  {
+    const std::lock_guard lock(driver()->mutex);
+    contexts = driver()->contexts;
+  }
+  for (Context* context : contexts) {
     const std::lock_guard streams(context->mutex);
     for (const Stream* stream : context->streams) {
       if (!stream->is_idle()) return true;
