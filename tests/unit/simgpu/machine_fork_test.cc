@@ -152,9 +152,13 @@ TEST_F(MachineForkTest, AChildThatOutlivesItsParentsProgramDoesNotKeepWhatThatHa
     Machine* const mine = Machine::open(spec_, &error).release();
     std::uint32_t id = 0;
     if (mine == nullptr || !mine->allocate(0, 2 << 20, &id)) return false;
-    if (fork() != 0) return true;
+    int there[2];
+    char nothing = 0;
+    if (pipe(there) != 0) return false;
+    // Until the child runs it has the mark too: fork has not ended in it.
+    if (fork() != 0) return read(there[0], &nothing, 1) == 1;
     close(stay[1]);
-    char nothing;
+    if (write(there[1], &nothing, 1) != 1) _exit(1);
     _exit(read(stay[0], &nothing, 1) == 0 ? 0 : 1);
   });
   ASSERT_TRUE(parent.succeeded());
