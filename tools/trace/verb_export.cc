@@ -30,7 +30,8 @@ int write_output(const std::string& bytes, const VerbOptions& options) {
   std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
   file << bytes << std::flush;
   if (!file) {
-    std::cerr << "plexrl-trace: " << options.output << ": " << std::generic_category().message(errno) << "\n";
+    std::cerr << "plexrl-trace: " << options.output << ": "
+              << std::generic_category().message(errno) << "\n";
     return cli::kFailed;
   }
   return cli::kDone;
