@@ -1,5 +1,6 @@
 #include "tools/cli/format.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -52,6 +53,32 @@ std::string format_ns(double ns) {
 }
 
 std::string format_ratio(double ratio) { return print("%.1f %s", ratio * 100, "%"); }
+
+std::string format_factor(double factor) { return print("%.2f%s", factor, "x"); }
+
+Figure format_figure(std::string name, double value) {
+  const auto take_unit = [&name](const std::string& unit) {
+    if (name == unit) return true;
+    if (!name.ends_with("_" + unit)) return false;
+    name.resize(name.size() - unit.size() - 1);
+    return true;
+  };
+  std::string text;
+  if (take_unit("ns")) {
+    text = format_ns(value);
+  } else if (take_unit("s")) {
+    text = format_ns(value * 1e9);
+  } else if (take_unit("bytes")) {
+    text = format_bytes(value);
+  } else if (take_unit("ratio")) {
+    const bool is_factor = name == "slowdown" || name == "response";
+    text = is_factor ? format_factor(value) : format_ratio(value);
+  } else {
+    text = print("%.6g%s", value, "");
+  }
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return {name, text};
+}
 
 std::string format_rfc3339(int64_t realtime_ns) {
   constexpr int64_t kSecond = 1'000'000'000;

@@ -15,6 +15,19 @@ std::string format_ns(double ns);
 /// 0.4213 -> "42.1 %".
 std::string format_ratio(double ratio);
 
+/// 1.567 -> "1.57x".
+std::string format_factor(double factor);
+
+/// A named figure, for people.
+struct Figure {
+  std::string words;  ///< "switch cost"
+  std::string value;  ///< "55.0 ms"
+};
+
+/// The end of `name` is the unit: `_ns _s _bytes _ratio`; without one the value is a plain number.
+/// Ratios are shares, shown in percent, but for slowdown and response, which are factors.
+Figure format_figure(std::string name, double value);
+
 /// RFC 3339 in UTC with nanoseconds: 2026-11-30T09:00:00.000000001Z.
 std::string format_rfc3339(int64_t realtime_ns);
 

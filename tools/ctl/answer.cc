@@ -51,11 +51,7 @@ std::string ratio_of(const Json& object, const char* key) {
 }
 
 std::string times_of(const Json& object, const char* key) {
-  return formatted(object, key, [](double times) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2fx", times);
-    return std::string(text);
-  });
+  return formatted(object, key, cli::format_factor);
 }
 
 std::string list_of(const Json& object, const char* key) {

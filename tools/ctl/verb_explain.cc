@@ -1,5 +1,3 @@
-#include <cstdio>
-
 #include "absl/strings/str_cat.h"
 #include "tools/cli/format.h"
 #include "tools/cli/table.h"
@@ -9,27 +7,9 @@
 namespace plexrl::ctl {
 namespace {
 
-// "switch_cost_ns" is "switch cost" to people, and its value has a unit.
-std::string figure_line(std::string name, double value) {
-  std::string text;
-  const auto take_unit = [&name](const char* unit) {
-    if (!name.ends_with(unit)) return false;
-    name.resize(name.size() - std::string(unit).size());
-    return true;
-  };
-  if (take_unit("_ns")) {
-    text = cli::format_ns(value);
-  } else if (take_unit("_bytes")) {
-    text = cli::format_bytes(value);
-  } else {
-    char number[32];
-    std::snprintf(number, sizeof number, "%.6g", value);
-    text = number;
-  }
-  for (char& c : name) {
-    if (c == '_') c = ' ';
-  }
-  return cli::printable(absl::StrCat("    ", name, ": ", text)) + "\n";
+std::string figure_line(const std::string& name, double value) {
+  const auto [words, text] = cli::format_figure(name, value);
+  return cli::printable(absl::StrCat("    ", words, ": ", text)) + "\n";
 }
 
 // The figures under `key` of the gang, with what they are.

@@ -1,4 +1,4 @@
-#include <cmath>
+#include <cstdio>
 #include <iostream>
 
 #include "tools/cli/exit_status.h"
@@ -14,15 +14,7 @@ using cli::Table;
 constexpr auto kRight = Table::Align::kRight;
 
 std::string value_text(const std::string& key, double value) {
-  if (key == "slowdown_ratio") {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2fx", value);
-    return value > 0 ? text : "";
-  }
-  if (key.ends_with("_ratio")) return cli::format_ratio(value);
-  if (key.ends_with("_bytes")) return cli::format_bytes(value);
-  if (key.ends_with("_s")) return cli::format_ns(value * 1e9);
-  return std::to_string(std::llround(value));
+  return key == "slowdown_ratio" && value <= 0 ? "" : cli::format_figure(key, value).value;
 }
 
 // Of ratios the difference in points, of all else the relative one.

@@ -38,11 +38,10 @@ void print_jobs(const Summary& summary) {
                {"SAVED", kRight}});
   for (const JobSummary& job : summary.jobs) {
     const double slowdown = job.slowdown_ratio();
-    char text[32] = "";
-    if (slowdown > 0) std::snprintf(text, sizeof text, "%.2fx", slowdown);
     table.add_row({job.name, time(job.wall_ns), time(job.queued_ns), time(job.busy_ns),
                    time(job.idle_ns), time(job.waiting_ns), time(job.paging_ns),
-                   cli::format_ratio(job.duty_ratio()), time(job.held_ns), text,
+                   cli::format_ratio(job.duty_ratio()), time(job.held_ns),
+                   slowdown > 0 ? cli::format_factor(slowdown) : "",
                    cli::format_bytes(static_cast<double>(job.out_bytes)),
                    cli::format_bytes(static_cast<double>(job.in_bytes)),
                    cli::format_bytes(static_cast<double>(job.saved.total()))});

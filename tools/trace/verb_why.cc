@@ -28,17 +28,6 @@ std::string state_words(const Model& model, const Slice& slice) {
   return text;
 }
 
-// A figure's unit is the end of its name.
-std::string figure_text(const Figure& figure) {
-  const std::string& name = figure.name();
-  if (name.ends_with("_ns")) return cli::format_ns(figure.value());
-  if (name.ends_with("bytes")) return cli::format_bytes(figure.value());
-  if (name.ends_with("_ratio")) return cli::format_ratio(figure.value());
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", figure.value());
-  return text;
-}
-
 void print_decision(const Model& model, const char* indent, const char* which,
                     const Decision& decision) {
   const DecisionRecord& record = decision.record;
@@ -46,8 +35,9 @@ void print_decision(const Model& model, const char* indent, const char* which,
             << cli::printable(record.kind()) << ", " << gpu_list(record.gpus_mask()) << ": "
             << cli::printable(record.reason()) << "\n";
   for (const Figure& figure : record.figures()) {
-    std::cout << indent << "  " << cli::printable(figure.name()) << " = " << figure_text(figure)
-              << "\n";
+    if (figure.name() == "other_gang") continue;  // an id; who had the GPU is said below
+    const auto [words, text] = cli::format_figure(figure.name(), figure.value());
+    std::cout << indent << "  " << cli::printable(words) << ": " << text << "\n";
   }
 }
 

@@ -45,6 +45,20 @@ TEST(Format, HasThreeDigitsAndAUnit) {
   EXPECT_EQ(format_rfc3339(-1), "1969-12-31T23:59:59.999999999Z");
 }
 
+TEST(Format, AFiguresUnitIsTheEndOfItsName) {
+  const auto shown = [](const char* name, double value) {
+    const auto [words, text] = format_figure(name, value);
+    return words + ": " + text;
+  };
+  EXPECT_EQ(shown("switch_cost_ns", 55e6), "switch cost: 55.0 ms");
+  EXPECT_EQ(shown("wall_s", 1.5), "wall: 1.50 s");
+  EXPECT_EQ(shown("short_bytes", 1536), "short: 1.50 KiB");
+  EXPECT_EQ(shown("bytes", 1 << 30), "bytes: 1 GiB");
+  EXPECT_EQ(shown("duty_ratio", 0.4213), "duty: 42.1 %");
+  EXPECT_EQ(shown("slowdown_ratio", 1.567), "slowdown: 1.57x");
+  EXPECT_EQ(shown("gaps_known", 12), "gaps known: 12");
+}
+
 TEST(Table, AlignsAndMarksWhatIsAbsent) {
   Table table({{"NAME"}, {"N", Table::Align::kRight}});
   table.add_row({"a", "10"});

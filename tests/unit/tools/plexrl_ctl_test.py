@@ -130,7 +130,7 @@ class Ctl(Case):
         self.assertIn("gang 3 on GPU 0, waiting: it waits for 'eval': quantum over\n", out)
         self.assertIn("switch cost: 40.0 ms\n", out)
         self.assertIn("load: 1 MiB\n", out)
-        self.assertIn("response ratio: 1.5\n", out)
+        self.assertIn("    response: 1.50x\n", out)
         self.assertNotIn("other gang", out)
         status, out, _ = self.call(CTL, "explain", "ppo", "--json")
         self.assertEqual(json.loads(out), ANSWERS["explain"])
