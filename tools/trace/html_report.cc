@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
 namespace plexrl::trace {
 namespace {
+
+using GapsByGang = std::map<std::pair<std::string, std::uint64_t>, Pieces>;
 
 constexpr char kMark[] = "/*DATA*/";
 
@@ -25,16 +28,41 @@ class Texts {
   Json list_ = Json::array();
 };
 
+// At most `most` rows, in their order: the GPUs', then those of gangs that were busy for longest.
+void keep_rows(std::vector<TimelineRow>& rows, std::size_t most) {
+  if (rows.size() <= most) return;
+  const auto weight = [](const TimelineRow& row) {
+    std::int64_t busy = row.is_gpu ? std::int64_t{1} << 62 : 0;
+    for (const Slice& slice : row.slices) busy += slice.state == "running" ? slice.length_ns() : 0;
+    return busy;
+  };
+  std::vector<std::int64_t> weights;
+  for (const TimelineRow& row : rows) weights.push_back(weight(row));
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
+  order.resize(most);
+  std::sort(order.begin(), order.end());
+  std::vector<TimelineRow> kept;
+  for (const std::size_t place : order) kept.push_back(std::move(rows[place]));
+  rows = std::move(kept);
+}
+
 // rows[].slices[]: [start, length, state, holder, reason], times in ns from the beginning, the rest
 // places in texts[].
 void add_rows(const Model& model, std::vector<TimelineRow> rows, const ReportLimits& limits,
               Json& data) {
-  data["shortest_ns"] = thin_rows(rows, limits.slices);
-  Texts texts;
-  data["rows"] = Json::array();
+  data["rows_in_all"] = rows.size();
+  keep_rows(rows, limits.rows);
   for (TimelineRow& row : rows) {
     std::sort(row.slices.begin(), row.slices.end(),
               [](const Slice& a, const Slice& b) { return a.start_ns < b.start_ns; });
+  }
+  data["shortest_ns"] = thin_rows(rows, limits.slices);
+  Texts texts;
+  data["rows"] = Json::array();
+  for (const TimelineRow& row : rows) {
     Json slices = Json::array();
     for (const TimelineSlice& slice : row.slices) {
       const std::string who = slice.gang == nullptr ? "" : model.job_name(slice.gang->job_id);
@@ -47,8 +75,7 @@ void add_rows(const Model& model, std::vector<TimelineRow> rows, const ReportLim
   data["texts"] = texts.list();
 }
 
-Pieces busy_on(const Model& model, std::uint32_t gpu) {
-  const auto gaps = gaps_by_gang(model);
+Pieces busy_on(const Model& model, const GapsByGang& gaps, std::uint32_t gpu) {
   Pieces busy;
   for (const Gang& gang : model.gangs) {
     const auto its = gaps.find({gang.job_id, gang.id});
@@ -81,10 +108,11 @@ Json duty_bins(const Model& model, const Pieces& busy, std::size_t bins) {
 Json duty_list(const Model& model, std::size_t bins) {
   Json list = Json::array();
   if (model.end_ns <= model.start_ns) return list;
+  const GapsByGang gaps = gaps_by_gang(model);
   for (const Gpu& gpu : model.gpus) {
     list.push_back({{"gpu", gpu.index},
                     {"simulated", gpu.simulated},
-                    {"bins", duty_bins(model, busy_on(model, gpu.index), bins)}});
+                    {"bins", duty_bins(model, busy_on(model, gaps, gpu.index), bins)}});
   }
   return list;
 }
@@ -153,7 +181,12 @@ Json report_data(const Model& model, const ReportLimits& limits) {
   data["gaps"] = gaps["gaps"];
   data["histogram"] = gaps["histogram"];
   add_swaps(model, limits.swaps, data);
+  data["problems_in_all"] = model.problems.size();
   data["problems"] = problem_list(model);
+  if (data["problems"].size() > limits.problems) {
+    data["problems"].erase(data["problems"].begin() + static_cast<std::ptrdiff_t>(limits.problems),
+                           data["problems"].end());
+  }
   data["start_mono_ns"] = model.start_ns;
   return data;
 }

@@ -82,6 +82,36 @@ TEST(ThinRows, KeepTheLongestAndJoinOthersToWhatIsBeforeThem) {
   EXPECT_EQ(rows[0].slices[1].start_ns, 600);
 }
 
+TEST(HtmlReport, AGpuThatTwoGangsTakeTurnsOnIsBusyAllTheTimeHoweverFewSlicesAreKept) {
+  FakeTrace trace;
+  trace.gpu(0).job("a", 0).job("b", 0);
+  trace.lease("a", 1, "running", 0, 1, 1).lease("a", 1, "idle", 1000, 1);
+  for (std::int64_t at = 1000; at < 2000; at += 10) {
+    trace.lease("b", 2, "running", at, 1, 2).lease("b", 2, "idle", at + 9, 1);
+  }
+  trace.lease("a", 1, "running", 2000, 1, 3).lease("a", 1, "gone", 3000);
+  trace.lease("b", 2, "gone", 3000).job_end("a", 3000).job_end("b", 3000);
+  const Json data = report_data(trace.model(), {.slices = 10});
+  std::int64_t busy = 0;
+  for (const Json& slice : data["rows"][0]["slices"]) busy += slice[1].get<std::int64_t>();
+  EXPECT_GE(busy, FakeTrace::ms(2990) - FakeTrace::ms(0));
+}
+
+TEST(HtmlReport, OfManyRowsTheGpusAndTheBusiestGangsStay) {
+  FakeTrace trace;
+  trace.gpu(0);
+  for (const char* id : {"a", "b", "c"}) {
+    trace.job(id, 0).lease(id, 1, "running", 0, 1, 1);
+    trace.lease(id, 1, "gone", id[0] == 'b' ? 10 : 50).job_end(id, 60);
+  }
+  const Json data = report_data(trace.model(), {.rows = 3});
+  ASSERT_EQ(data["rows"].size(), 3u);
+  EXPECT_EQ(data["rows_in_all"], 4u);
+  EXPECT_EQ(data["rows"][0]["label"], "GPU 0");
+  EXPECT_EQ(data["rows"][1]["label"], "job-a");
+  EXPECT_EQ(data["rows"][2]["label"], "job-c");
+}
+
 TEST(HtmlReport, ALongTraceFitsAPage) {
   FakeTrace trace;
   trace.gpu(0).job("a", 0);
