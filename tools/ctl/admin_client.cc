@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "absl/cleanup/cleanup.h"
@@ -19,9 +18,13 @@ namespace {
 
 // Far above any node's answer; a manager that never ends its line is not waited for.
 constexpr std::size_t kMaxAnswerBytes = 64u << 20;
+constexpr char kSilent[] =
+    "the node manager does not answer: it is stopped or very busy; see its log, or kill it: jobs "
+    "go "
+    "on, and the next plexrl-run starts one";
 
 // A connected socket, or -1 with errno.
-int connect_to(const std::string& path) {
+int connect_to(const std::string& path, std::chrono::seconds patience) {
   sockaddr_un address{.sun_family = AF_UNIX};
   if (path.size() >= sizeof address.sun_path) {
     errno = ENAMETOOLONG;
@@ -29,6 +32,9 @@ int connect_to(const std::string& path) {
   }
   path.copy(address.sun_path, path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval limit{.tv_sec = patience.count(), .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);  // connect(2) too
   if (fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     const int error = errno;
     close(fd);
@@ -47,8 +53,8 @@ absl::StatusOr<std::string> converse(int fd, const std::string& line) {
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t n = send(fd, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      return absl::UnavailableError(absl::StrCat("the manager hung up: ", strerror(errno)));
+    if (n < 0 && errno == EAGAIN) return absl::UnavailableError(kSilent);
+    if (n < 0) return absl::UnavailableError("the manager hung up");
     sent += static_cast<std::size_t>(n);
   }
   std::string answer;
@@ -56,6 +62,7 @@ absl::StatusOr<std::string> converse(int fd, const std::string& line) {
   while (answer.find('\n') == std::string::npos && answer.size() < kMaxAnswerBytes) {
     const ssize_t n = recv(fd, part.data(), part.size(), 0);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return absl::UnavailableError(kSilent);
     if (n <= 0) break;
     answer.append(part.data(), static_cast<std::size_t>(n));
   }
@@ -100,10 +107,12 @@ std::vector<std::string> admin_sockets(const cli::Env& env,
   return sockets;
 }
 
-absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const Json& request) {
+absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const Json& request,
+                         std::chrono::seconds patience) {
   for (const std::string& path : sockets) {
-    const int fd = connect_to(path);
+    const int fd = connect_to(path, patience);
     if (fd < 0) {
+      if (errno == EAGAIN) return absl::UnavailableError(kSilent);
       if (errno == EACCES || errno == EPERM) {
         if (const auto why = cli::why_not_private(cli::folder_of(path))) {
           return absl::PermissionDeniedError(*why);

@@ -18,6 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Keys are not seen while the manager is silent.
+constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kOncePatience{60};
+
 constexpr char kFooter[] = R"(
 Without --simgpu and PLEXRL_SOCKET the first manager that answers is asked: the system's, this user's, this user's simulated
 ones. Keys are shown at the bottom; '?' tells more. Colours: TERM and NO_COLOR decide.
@@ -59,10 +63,11 @@ struct Answers {
   Json status = Json::object(), memory = Json::object();
 };
 
-absl::Status look(const std::vector<std::string>& sockets, Answers& answers) {
-  auto status = ctl::ask(sockets, {{"verb", "status"}});
+absl::Status look(const std::vector<std::string>& sockets, Answers& answers,
+                  std::chrono::seconds patience) {
+  auto status = ctl::ask(sockets, {{"verb", "status"}}, patience);
   if (!status.ok()) return status.status();
-  auto memory = ctl::ask(sockets, {{"verb", "memory"}});
+  auto memory = ctl::ask(sockets, {{"verb", "memory"}}, patience);
   if (!memory.ok()) return memory.status();
   answers = {*std::move(status), *std::move(memory)};
   return absl::OkStatus();
@@ -70,7 +75,7 @@ absl::Status look(const std::vector<std::string>& sockets, Answers& answers) {
 
 int show_once(const std::vector<std::string>& sockets, const View& view, bool json) {
   Answers answers;
-  const auto looked = look(sockets, answers);
+  const auto looked = look(sockets, answers, kOncePatience);
   if (!looked.ok()) return complain(cli::kFailed, std::string(looked.message()));
   if (json) {
     Json all = std::move(answers.status);
@@ -84,13 +89,13 @@ int show_once(const std::vector<std::string>& sockets, const View& view, bool js
 }
 
 void carry_out(const Wish& wish, const std::vector<std::string>& sockets, View& view) {
-  const auto answer = ctl::ask(sockets, *wish.request);
+  const auto answer = ctl::ask(sockets, *wish.request, kPatience);
   view.message = answer.ok() ? wish.done : std::string(answer.status().message());
 }
 
 int show_live(const std::vector<std::string>& sockets, View view, Clock::duration interval) {
   Answers answers;
-  const auto first = look(sockets, answers);
+  const auto first = look(sockets, answers, kPatience);
   if (!first.ok()) return complain(cli::kFailed, std::string(first.message()));
   Screen screen;
   if (!screen.is_ready()) {
@@ -113,7 +118,7 @@ int show_live(const std::vector<std::string>& sockets, View view, Clock::duratio
       if (is_told) carry_out(wish, sockets, view);
     }
     if (Clock::now() < next && !is_told) continue;
-    const auto looked = look(sockets, answers);
+    const auto looked = look(sockets, answers, kPatience);
     if (!looked.ok()) {
       view.message = "asking again: " + std::string(looked.message());
     } else if (is_lost) {

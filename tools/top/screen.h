@@ -8,7 +8,8 @@
 namespace plexrl::top {
 
 /// The terminal, taken over from construction to destruction (ncurses). At most one at a time, and
-/// one thread. A signal that ends the process leaves the terminal as it was.
+/// one thread. SIGINT
+/// and SIGTERM leave the terminal as it was.
 class Screen {
  public:
   Screen();

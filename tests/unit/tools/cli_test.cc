@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <map>
@@ -11,6 +13,7 @@
 #include "tools/cli/nearest.h"
 #include "tools/cli/socket_path.h"
 #include "tools/cli/table.h"
+#include "tools/ctl/admin_client.h"
 #include "tools/ctl/answer.h"
 #include "tools/ctl/verbs.h"
 
@@ -111,6 +114,23 @@ TEST(SocketPaths, ARelativeFolderCountsAsUnset) {
 }
 
 const std::vector<NamedJob> kJobs = {{"aa11", "ppo"}, {"aa22", "eval"}, {"bb33", "eval"}};
+
+TEST(Ask, AManagerThatIsSilentIsNotWaitedForForever) {
+  char folder[] = "/tmp/plexrl-ask-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  sockaddr_un address{.sun_family = AF_UNIX};
+  const std::string path = std::string(folder) + "/admin.sock";
+  path.copy(address.sun_path, path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(fd, 1), 0);  // connected, and never read
+  const auto answer = ctl::ask({path}, {{"verb", "status"}}, std::chrono::seconds(1));
+  EXPECT_TRUE(absl::IsUnavailable(answer.status())) << answer.status();
+  EXPECT_THAT(std::string(answer.status().message()), HasSubstr("does not answer"));
+  close(fd);
+  unlink(path.c_str());
+  rmdir(folder);
+}
 
 TEST(FindJob, TakesAnIdAUniquePrefixOrAName) {
   EXPECT_EQ(*find_job(kJobs, "aa22"), "aa22");
