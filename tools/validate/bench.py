@@ -55,7 +55,7 @@ def measure_both_ways(machine):
         # Without rounds: until it is killed. It says when it has begun.
         beside = sharing.start([machine.programs / "bench/raw_copy", piece, piece, 0, other], None)
         try:
-            beside.stdout.readline()
+            sharing.begun(machine, beside)
             (both_ns,), = numbers(machine, "raw_copy", size, piece, rounds, way)
             if beside.poll() is not None:
                 return {"name": "link_both_ways", "result": "failed", "detail": beside.communicate()[1].decode()[-500:]}

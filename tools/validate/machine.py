@@ -14,19 +14,30 @@ PACK = pathlib.Path(__file__).resolve().parents[1]
 
 @functools.cache
 def nvml():
-    """(the library, its handle of the first GPU), or None. No context is made."""
+    """(the library, its handle of the GPU that CUDA programs get first), or None. No context is made."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
     handle = ctypes.c_void_p()
-    if library.nvmlInit_v2() != 0 or library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) != 0:
+    if library.nvmlInit_v2() != 0:
         return None
-    return library, handle
+    # As CUDA numbers them with CUDA_DEVICE_ORDER=PCI_BUS_ID, which run.py sets.
+    first = visible_gpus()[0] if visible_gpus() else "0"
+    if first.isdigit():
+        found = library.nvmlDeviceGetHandleByIndex_v2(int(first), ctypes.byref(handle))
+    else:
+        found = library.nvmlDeviceGetHandleByUUID(first.encode(), ctypes.byref(handle))
+    return (library, handle) if found == 0 else None
+
+
+def visible_gpus():
+    """The words of CUDA_VISIBLE_DEVICES, or none where it is not set: all are visible."""
+    return [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
 
 
 def memory():
-    """(total, free, used) bytes of the first GPU, by all processes."""
+    """(total, free, used) bytes of that GPU, by all processes."""
     library, handle = nvml()
     told = (ctypes.c_ulonglong * 3)()
     library.nvmlDeviceGetMemoryInfo(handle, told)
@@ -38,7 +49,7 @@ def used_bytes():
 
 
 def find_gpu():
-    """(name, total bytes, driver version, how many) of the first GPU, or None."""
+    """(name, total bytes, driver version, how many are visible) of that GPU, or None."""
     if nvml() is None:
         return None
     library, handle = nvml()
@@ -46,7 +57,7 @@ def find_gpu():
     library.nvmlDeviceGetName(handle, name, 96)
     library.nvmlSystemGetDriverVersion(version, 96)
     library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-    return name.value.decode(), memory()[0], version.value.decode(), count.value
+    return name.value.decode(), memory()[0], version.value.decode(), len(visible_gpus()) or count.value
 
 
 LONGEST_COMMAND_S = 150  # on a real GPU: what takes longer hangs
@@ -85,7 +96,10 @@ if not torch.cuda.is_available():
 
 def why_no_torch(python):
     """None where this interpreter's PyTorch can use the GPU, else the reason in a line."""
-    asked = subprocess.run([python, "-c", TORCH_PROBE], capture_output=True, text=True, check=False)
+    try:
+        asked = subprocess.run([python, "-c", TORCH_PROBE], capture_output=True, text=True, check=False, timeout=LONGEST_COMMAND_S)
+    except subprocess.TimeoutExpired:
+        return f"PyTorch in {python} does not tell within {LONGEST_COMMAND_S} s whether it can use the GPU"
     return None if asked.returncode == 0 else (asked.stderr.strip().splitlines() or ["PyTorch ended without a word"])[-1]
 
 

@@ -8,12 +8,14 @@ was no time for is reported as not run. The sets:
 
 {sets}
 
-Writes OUT/report.md and OUT/report.json. Exits 0 when all passed, 1 when something failed, 77 without a GPU.
+Writes OUT/report.md and OUT/report.json. Exits 0 when nothing failed and all was run, 1 otherwise, 2 for wrong usage, 77
+without a GPU.
 """
 
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import platform
 import subprocess
@@ -72,6 +74,7 @@ def main():
     for only in arguments.only:
         if only.split("/")[0] not in checks.SETS:
             parser.error(f"--only {only}: the sets are {', '.join(checks.SETS)}")
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as NVML numbers GPUs
     gpu = this_machine.find_gpu()
     if gpu is None:
         print("run: skipped: no NVIDIA GPU here (NVML finds none)", file=sys.stderr)
@@ -90,7 +93,9 @@ def main():
             report(out, machine, gpu, results, began)
     counts = report(out, machine, gpu, results, began)
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped, {counts['not run']} not run")
-    return 1 if counts["failed"] or not results else 0
+    if not results:
+        parser.error(f"--only {' '.join(arguments.only)}: there is no such check here")
+    return 1 if counts["failed"] or counts["not run"] else 0
 
 
 if __name__ == "__main__":

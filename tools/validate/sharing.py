@@ -36,6 +36,16 @@ def outputs(machine, jobs):
         raise NoEnd(f"no end after {time.monotonic() - began:.0f} s") from None
 
 
+def begun(machine, job):
+    """Waits for the first line that a job prints. Where none comes it is killed."""
+    limit = threading.Timer(machine.command_s(), os.killpg, [job.pid, signal.SIGKILL])
+    limit.start()
+    line = job.stdout.readline()
+    limit.cancel()
+    if not line:
+        raise NoEnd(f"{job.args[0]} ended or hung before it had begun: {job.communicate()[1].decode(errors='replace')[-500:]}")
+
+
 def stop(job):
     """With what it has started itself: under plexrl-run, the program."""
     if job.poll() is None:
@@ -61,7 +71,7 @@ class Session:
     def host_bytes(self, job_name):
         """Of a job's memory, as the manager says; 0 while there is no manager or no such job."""
         answer = subprocess.run([str(PACK / "bin/plexrl-ctl"), "jobs", "--json"], capture_output=True, text=True, check=False,
-                                env=self.environment)
+                                env=self.environment)  # has an end: plexrl-ctl waits a minute for a silent manager
         jobs = json.loads(answer.stdout)["jobs"] if answer.returncode == 0 else []
         return sum(job["host_bytes"] for job in jobs if job["name"] == job_name)
 
@@ -113,7 +123,7 @@ def context_bytes(machine):
     before = rest.bytes()
     job = start([machine.programs / "bench/raw_copy", 2 << 20, 2 << 20, 0, "out"], None)  # until it is killed
     try:
-        job.stdout.readline()
+        begun(machine, job)
         return used_bytes() - before
     finally:
         stop(job)
@@ -133,7 +143,7 @@ class Alone:
         self.version = next((line.split(": ", 1)[1] for line in errors.splitlines() if line.startswith("version: ")), None)
         self.result = None
         if job.returncode == 77:
-            self.result = {"name": name, "result": "skipped", "detail": errors.strip()}
+            self.result = {"name": name, "result": "skipped", "detail": (errors.strip().splitlines() or ["without a reason"])[-1]}
         elif job.returncode != 0:
             self.result = {"name": name, "result": "failed", "detail": "alone: " + errors[-500:]}
 

@@ -1,11 +1,12 @@
 """PyTorch's allocator under way: tensors of a byte to tens of MiB that come and go on two streams, its cache emptied now and then, a
 request that no GPU can meet, pinned copies. Which allocator it is PYTORCH_CUDA_ALLOC_CONF says; the first line tells what it was."""
 import contextlib
+import os
 import random
 
 import torch
 
-from job import Job, digest
+from job import Job, digest, skip
 
 LARGEST = 24 << 20
 KEPT = 24
@@ -19,6 +20,16 @@ def which_allocator(job):
         return backend
     segments = torch.cuda.memory_snapshot()
     return backend + (", expandable segments" if any(segment.get("is_expandable") for segment in segments) else "")
+
+
+def asked_for():
+    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+
+
+def is_as_asked(allocator):
+    if "backend:cudaMallocAsync" in asked_for():
+        return allocator == "cudaMallocAsync"
+    return ("expandable segments" in allocator) == ("expandable_segments:True" in asked_for())
 
 
 class Streams:
@@ -54,7 +65,10 @@ def ask_for_too_much(job):
 
 def main():
     job = Job(__doc__)
-    print(f"allocator: {which_allocator(job)}")
+    allocator = which_allocator(job)
+    print(f"allocator: {allocator}")
+    if job.on_gpu and not is_as_asked(allocator):
+        skip(f"PyTorch {torch.__version__} has the allocator '{allocator}' for '{asked_for()}'")
     streams, dice = Streams(job), random.Random(job.options.seed)
     kept = []
     for number in job.rounds():

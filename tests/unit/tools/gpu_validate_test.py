@@ -88,7 +88,7 @@ class Validate(unittest.TestCase):
         self.assertEqual((result["result"], result["detail"]), ("failed", sharing.NOTHING_PAGED))
 
     def test_a_program_may_skip_with_its_reason(self):
-        result = self.share("echo no compiler >&2; exit 77")
+        result = self.share("echo version: 2.1 >&2; echo no compiler >&2; exit 77")
         self.assertEqual((result["result"], result["detail"]), ("skipped", "no compiler"))
 
     def test_a_program_without_an_end_is_stopped_with_its_children(self):
@@ -107,6 +107,35 @@ class Validate(unittest.TestCase):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # gone, or a zombie where nobody waits for orphans
             while "State:\tZ" not in status.read_text():
                 time.sleep(0.01)
+
+    def test_who_never_begins_is_stopped(self):
+        for text in ("exec sleep 100000", "echo no driver >&2; exit 1"):
+            self.machine.command_s = lambda: 0.1 if "sleep" in text else 100
+            job = sharing.start([self.script("silent", "#!/bin/sh\n" + text)], None)
+            with self.assertRaisesRegex(sharing.NoEnd, "silent ended or hung" if "sleep" in text else "no driver"):
+                sharing.begun(self.machine, job)
+            self.assertIsNotNone(job.wait())
+
+    def test_a_run_that_left_something_out_is_no_success(self):
+        for only, detail, status in (("rlvr", "passed", 0), ("rlvr", "not run", 1), ("rlvr", "failed", 1), ("rlvr", "skipped", 0)):
+            with mock.patch.object(sys, "argv", ["run", "--out", str(self.folder / "out"), "--only", only]), \
+                    mock.patch.object(this_machine, "find_gpu", lambda: GPU), contextlib.redirect_stdout(io.StringIO()), \
+                    mock.patch.object(run, "run_check", lambda _, name, __, it=detail: {"name": name, "result": it, "detail": ""}):
+                self.assertEqual(run.main(), status, detail)
+
+    def test_a_check_that_is_not_there_is_refused(self):
+        with mock.patch.object(sys, "argv", ["run", "--out", str(self.folder / "out"), "--only", "torch/gpro"]), \
+                mock.patch.object(this_machine, "find_gpu", lambda: GPU), \
+                contextlib.redirect_stderr(io.StringIO()) as errors, self.assertRaises(SystemExit) as end:
+            run.main()
+        self.assertEqual(end.exception.code, 2)
+        self.assertIn("torch/gpro: there is no such check", errors.getvalue())
+
+    def test_the_gpu_is_the_one_that_programs_get(self):
+        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=" 3, GPU-1a2b"):
+            self.assertEqual(this_machine.visible_gpus(), ["3", "GPU-1a2b"])
+        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""):
+            self.assertEqual(this_machine.visible_gpus(), [])
 
     def test_what_there_is_no_time_for_is_not_run(self):
         machine = this_machine.Machine(GPU, self.folder / "out", time_limit_s=run.LAST_START_S - 1)
