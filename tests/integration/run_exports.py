@@ -27,7 +27,7 @@ def held(sandbox):
                 if row["kind"] == kind and row["pageable"] != "yes"]
 
     pinned = [("pinned", BYTES, "exported to any process (--export=real)")]
-    wait_until(lambda: rows("vmm") == pinned and len(rows("pool")) == 1, f"rows of what was exported: {rows('vmm')}", job)
+    wait_until(lambda: rows("vmm") == pinned and len(rows("pool")) == 1, "rows of what was exported", job, lambda: rows("vmm"))
     state, size, reason = rows("pool")[0]
     if (state, size) != ("no", BYTES) or "other machines or jobs" not in reason:
         raise Failure(f"the pool is shown as {rows('pool')}")

@@ -27,10 +27,10 @@ def shown(sandbox):
         return sum(size for _, _, size, _ in rows("yes"))
 
     wait_until(lambda: rows("pinned") == [("rdma", "hbm", BYTES, "registered with a NIC")],
-               f"row of what is registered: {rows('pinned')}", job)
+               "row of what is registered", job, lambda: rows("pinned"))
     while_registered = movable()
     fifo.write_bytes(b"x")
-    wait_until(lambda: not rows("pinned"), f"end of that row: {rows('pinned')}", job)
+    wait_until(lambda: not rows("pinned"), "end of that row", job, lambda: rows("pinned"))
     if movable() != while_registered + BYTES:
         raise Failure(f"{while_registered} bytes could be moved, and {movable()} after {BYTES} were deregistered")
     fifo.write_bytes(b"x")

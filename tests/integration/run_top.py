@@ -91,7 +91,7 @@ def live(sandbox):
         terminal.press("/", "a", "d", "a", "Enter")
         terminal.wait_for_text("1 of 2 jobs")
         terminal.press("Escape")
-        terminal.wait_for_text("2 jobs")
+        terminal.wait_for("all jobs again", lambda: "\n2 jobs" in terminal.screen())
         finish()
         terminal.wait_for_text("0 jobs")
         sandbox.stop_manager()
