@@ -53,8 +53,6 @@ PLEXRL_FORWARD(int, pthread_create,
                (thread, attributes, start, argument), ENOSYS)
 PLEXRL_FORWARD(int, pthread_detach, (pthread_t thread), (thread), ENOSYS)
 PLEXRL_FORWARD(int, pthread_join, (pthread_t thread, void** result), (thread, result), ENOSYS)
-PLEXRL_FORWARD(int, pthread_setname_np, (pthread_t thread, const char* name), (thread, name),
-               ENOSYS)
 PLEXRL_FORWARD(int, pthread_sigmask, (int how, const sigset_t* set, sigset_t* old_set),
                (how, set, old_set), ENOSYS)
 // Without threads a mutex is free, and locking it does nothing.

@@ -30,7 +30,7 @@ absl::Status set_priority(Job& job, const Json& request) {
 }
 
 void record(const AdminActions& actions, const Job& job, const std::string& verb) {
-  if (job.admitted) actions.node.journal_append(job_record(job), true);
+  if (job.admitted) actions.node.journal_append(job_record(job));
   TraceDecision decision;
   decision.kind = verb;
   decision.job_id = id_text(job.id);
@@ -58,7 +58,7 @@ absl::Status change_job(const AdminActions& actions, Job& job, const std::string
 
 void set_draining(const AdminActions& actions, bool draining) {
   actions.node.draining = draining;
-  actions.node.journal_append(drain_record(actions.node), true);
+  actions.node.journal_append(drain_record(actions.node));
   log_line(LogLevel::kInfo, "admin",
            draining ? "drained: no new job is admitted" : "not drained any more");
   actions.jobs.admit_waiting();

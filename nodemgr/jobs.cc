@@ -213,7 +213,7 @@ std::optional<Admission> Jobs::stuck_inside(const Job& job) const {
 void Jobs::admitted(Job& job, std::uint64_t request) {
   job.admitted = true;
   job.notice.clear();
-  node_.journal_append(job_record(job), true);
+  node_.journal_append(job_record(job));
   node_.trace->add(trace_of(job, TraceSession::Event::kJobAdmitted, ""));
   TraceDecision decision;
   decision.kind = "admit";
@@ -255,7 +255,7 @@ void Jobs::resume(Client& client, const Packet& packet) {
     Admission admission = node_.ledger.judge(made->gpus, made->wanted_bytes, made->overhead);
     made->promised_bytes = admission.promised;
     made->admitted = true;
-    node_.journal_append(job_record(*made), true);
+    node_.journal_append(job_record(*made));
     job = made.get();
     restore(std::move(made));
   }
@@ -336,7 +336,7 @@ void Jobs::end_if_gone(Job& job) {
   if (job.admitted) {
     JournalRecord record{"job_end", {}};
     record.fields["id"] = id_text(job.id);
-    node_.journal_append(record, false);
+    node_.journal_append(record);
     learn(job);
   }
   JobKey key = job.key;

@@ -150,7 +150,7 @@ absl::Status Journal::rewrite(const std::vector<JournalRecord>& records) {
   return absl::OkStatus();
 }
 
-absl::Status Journal::append(const JournalRecord& record, bool durable) {
+absl::Status Journal::append(const JournalRecord& record) {
   if (!file_.is_open()) return failed("journal '", path_, "' is not open");
   std::string text = encode(record);
   absl::Status status = write_all(file_.get(), text);
@@ -162,9 +162,6 @@ absl::Status Journal::append(const JournalRecord& record, bool durable) {
     return status;
   }
   bytes_ += text.size();
-  if (durable && ::fdatasync(file_.get()) != 0) {
-    return failed("journal '", path_, "': ", std::strerror(errno));
-  }
   return absl::OkStatus();
 }
 

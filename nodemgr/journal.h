@@ -23,8 +23,10 @@ struct JournalRecord {
 /// An append-only file of records: u32 length, u32 CRC-32C of the payload (little-endian), payload
 /// `kind name=value …` with values percent-encoded.
 ///
-/// A record is durable when append(…, true) has returned OK. Reading stops at the first record that
-/// is cut short or fails its checksum: what was being written when the manager or the machine died.
+/// When append has returned OK, the record outlives the manager, however that ends. It need not
+/// outlive the machine, whose end is that of all processes told of here: nothing waits for the disk.
+/// Reading stops at the first record that is cut short or fails its checksum: what was being written
+/// when the manager or the machine died.
 class Journal {
  public:
   struct Contents {
@@ -39,7 +41,7 @@ class Journal {
   /// Replaces the file by these records, atomically and durably, and continues behind them.
   [[nodiscard]] absl::Status rewrite(const std::vector<JournalRecord>& records);
   /// Fails on a full or read-only disk; the caller goes on without.
-  [[nodiscard]] absl::Status append(const JournalRecord& record, bool durable);
+  [[nodiscard]] absl::Status append(const JournalRecord& record);
 
   std::uint64_t bytes() const { return bytes_; }
 

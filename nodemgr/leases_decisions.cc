@@ -125,7 +125,7 @@ void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
   JournalRecord record{"revoke", {}};
   record.fields["gen"] = cat(gang.epoch.generation);
   record.fields["ctr"] = cat(gang.epoch.counter);
-  node_.journal_append(record, false);
+  node_.journal_append(record);
   trace_state(gang, "idle", decision.reason);
   switches_.revoked(who(gang), decision.gpus, boot_now());
   switches_.lent(static_cast<std::uint64_t>(gang.id));
@@ -214,7 +214,7 @@ JournalRecord grant_record(const LeaseGang& gang) {
 }
 
 void Leases::journal_grant(const LeaseGang& gang) {
-  node_.journal_append(grant_record(gang), true);
+  node_.journal_append(grant_record(gang));
   fault_point("after_journal_before_grant");
 }
 

@@ -41,9 +41,9 @@ std::uint64_t Node::all_gpus() const {
   return mask;
 }
 
-void Node::journal_append(const JournalRecord& record, bool durable) {
+void Node::journal_append(const JournalRecord& record) {
   if (journal == nullptr) return;
-  absl::Status status = journal->append(record, durable);
+  absl::Status status = journal->append(record);
   if (!status.ok() && !journal_failed) {
     log_line(LogLevel::kWarning, "journal",
              cat(message_of(status), ": going on; after a crash jobs may have to be restarted"));
@@ -53,13 +53,15 @@ void Node::journal_append(const JournalRecord& record, bool durable) {
 }
 
 void Node::publish(const Job& job) {
-  for (SessionKey id : job.sessions) {
-    Session* session = find_session(id);
-    if (session == nullptr || session->control.data() == nullptr) continue;
-    auto* page = static_cast<wire::ControlPage*>(session->control.data());
-    for (const auto& [index, gpu] : gpus) {
-      store(page->gpus[index].promised_bytes, ledger.promised(job.key, index));
-      store(page->gpus[index].used_bytes, ledger.used(job.key, index));
+  for (const auto& [index, gpu] : gpus) {
+    std::uint64_t promised = ledger.promised(job.key, index);
+    std::uint64_t used = ledger.used(job.key, index);
+    for (SessionKey id : job.sessions) {
+      Session* session = find_session(id);
+      if (session == nullptr || session->control.data() == nullptr) continue;
+      auto* page = static_cast<wire::ControlPage*>(session->control.data());
+      store(page->gpus[index].promised_bytes, promised);
+      store(page->gpus[index].used_bytes, used);
     }
   }
 }

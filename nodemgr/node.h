@@ -181,7 +181,7 @@ struct Node {
   std::uint64_t all_gpus() const;                 ///< mask
 
   /// Appends to the journal; a failure is a warning, once, and the node goes on without.
-  void journal_append(const JournalRecord& record, bool durable);
+  void journal_append(const JournalRecord& record);
   /// Writes the job's figures to the control pages of all its processes.
   void publish(const Job& job);
   /// Writes the sum of `may_leave` to the process's control page.

@@ -82,7 +82,7 @@ void Sessions::attach(Session& session, int gpu, std::uint64_t overhead) {
     JournalRecord record{"attach", {}};
     record.fields["session"] = cat(session.id);
     record.fields["gpu"] = node_.gpus.at(gpu).info.uuid_text;
-    node_.journal_append(record, true);
+    node_.journal_append(record);
     leases_.attach(session, gpu);
   } else {
     leases_.memory_changed(session, gpu);

@@ -97,7 +97,7 @@ Session* Sessions::admit_new(Client& client, const wire::Hello& hello, Job& job)
   session->pidfd = open_process(session->process);
   if (!session->pidfd.is_open() || !make_pages(*session)) return nullptr;
   job.sessions.insert(session->id);
-  node_.journal_append(process_record(*session), true);
+  node_.journal_append(process_record(*session));
   Session& added = *(node_.sessions[session->id] = std::move(session));
   watch_process(added);
   node_.trace->add(trace_of(added, TraceSession::Event::kProcessJoin));
@@ -232,7 +232,7 @@ void Sessions::ended(SessionKey id) {
   node_.trace->add(trace_of(*session, TraceSession::Event::kProcessEnd));
   JournalRecord record{"process_end", {}};
   record.fields["session"] = cat(id);
-  node_.journal_append(record, false);
+  node_.journal_append(record);
   node_.sessions.erase(it);
   job.sessions.erase(id);
   node_.ledger.detach(id);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <utility>
@@ -37,8 +38,10 @@ Slabs::Slabs(std::uint64_t budget_bytes, std::uint64_t first_id)
   // Half of the processors: the others are the jobs'.
   unsigned count = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMostThreads);
   for (unsigned i = 0; i < count; ++i) {
-    threads_.emplace_back([this] { populate_loop(); });
-    ::pthread_setname_np(threads_.back().native_handle(), "plexrl-slabs");
+    threads_.emplace_back([this] {
+      ::prctl(PR_SET_NAME, "plexrl-slabs");
+      populate_loop();
+    });
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

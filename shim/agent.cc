@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,9 @@ constexpr std::uint64_t kLongestDialPauseNs = 2'000'000'000;
 constexpr std::uint64_t kSayWaitingNs = 15'000'000'000;
 
 void* agent_main(void* argument) {
+  // By the thread itself: naming another goes through /proc, which a busy machine waits for when the
+  // process ends.
+  prctl(PR_SET_NAME, wire::kAgentThreadName);
   static_cast<Agent*>(argument)->run();
   return nullptr;
 }
@@ -37,9 +41,7 @@ bool Agent::start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int result = pthread_create(&thread_, nullptr, &agent_main, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (result != 0) return false;
-  pthread_setname_np(thread_, wire::kAgentThreadName);
-  return true;
+  return result == 0;
 }
 
 void Agent::notify() noexcept {

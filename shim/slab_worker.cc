@@ -1,11 +1,14 @@
 #include "shim/slab_worker.h"
 
+#include <sys/prctl.h>
+
 #include <csignal>
 
 namespace plexrl::shim {
 namespace {
 
 void* worker_main(void* argument) {
+  prctl(PR_SET_NAME, "plexrl-slabs");
   static_cast<SlabWorker*>(argument)->run();
   return nullptr;
 }
@@ -19,9 +22,7 @@ bool SlabWorker::start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int result = pthread_create(&thread_, nullptr, &worker_main, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (result != 0) return false;
-  pthread_setname_np(thread_, "plexrl-slabs");
-  return true;
+  return result == 0;
 }
 
 void SlabWorker::want(std::size_t bytes) {

@@ -26,7 +26,7 @@ class JournalTest : public ::testing::Test {
   void write_five() {
     Journal journal(path_);
     ASSERT_TRUE(journal.rewrite({}).ok());
-    for (int i = 0; i < 5; ++i) ASSERT_TRUE(journal.append(grant(i), true).ok());
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(journal.append(grant(i)).ok());
   }
   Journal::Contents read() { return *Journal::read(path_); }
 
@@ -87,7 +87,7 @@ TEST_F(JournalTest, RewritingKeepsOnlyTheGivenRecordsAndGoesOnBehindThem) {
   write_five();
   Journal journal(path_);
   ASSERT_TRUE(journal.rewrite({grant(8)}).ok());
-  ASSERT_TRUE(journal.append(grant(9), false).ok());
+  ASSERT_TRUE(journal.append(grant(9)).ok());
   Journal::Contents contents = read();
   ASSERT_EQ(contents.records.size(), 2u);
   EXPECT_EQ(contents.records[1].number("ctr"), 9u);
@@ -97,7 +97,7 @@ TEST_F(JournalTest, RewritingKeepsOnlyTheGivenRecordsAndGoesOnBehindThem) {
 TEST_F(JournalTest, AFolderThatIsNotThereIsAnError) {
   Journal journal(folder_ + "/none/j");
   EXPECT_FALSE(journal.rewrite({}).ok());
-  EXPECT_FALSE(journal.append(grant(1), true).ok());
+  EXPECT_FALSE(journal.append(grant(1)).ok());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,8 +28,10 @@ std::thread start_quiet_thread(const char* name, std::function<void()> function)
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(function));
-  pthread_setname_np(thread.native_handle(), name);
+  std::thread thread([name, function = std::move(function)] {
+    prctl(PR_SET_NAME, name);
+    function();
+  });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }
