@@ -118,4 +118,5 @@ def main():
     assert rewards.mean() > 0.9, f"it has not learned: the mean reward is {rewards.mean()}"
 
 
-main()
+if __name__ == "__main__":
+    main()
