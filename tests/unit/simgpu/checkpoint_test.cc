@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kPeerBytes = 10 * kMiB;
+constexpr unsigned kIpcFlags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
 
 class CheckpointTest : public DriverTest {
  protected:
@@ -32,7 +33,19 @@ class CheckpointTest : public DriverTest {
     ASSERT_EQ(CUDA_SUCCESS, cuCheckpointProcessRestore(pid, nullptr));
     ASSERT_EQ(CUDA_SUCCESS, cuCheckpointProcessUnlock(pid, nullptr));
   }
+  /// A checkpoint that the driver doesn't support, of a process that runs.
+  static void expect_failure(int pid) {
+    ASSERT_EQ(CUDA_SUCCESS, cuCheckpointProcessLock(pid, nullptr));
+    EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuCheckpointProcessCheckpoint(pid, nullptr));
+    EXPECT_EQ(CU_PROCESS_STATE_FAILED, state(pid));
+  }
   static Peer obedient() { return Peer({"obeys", std::to_string(kPeerBytes)}); }
+  static CUipcMemHandle exported(const Peer& peer) {
+    peer.say("export");
+    const auto handle = from_hex<CUipcMemHandle>(peer.said());
+    EXPECT_EQ("done", peer.said());
+    return handle;
+  }
   /// Takes all free memory, so that nothing comes back to the frames it had, and fills it.
   void scribble_over_all_free(std::vector<CUdeviceptr>* taken) {
     for (CUdeviceptr pointer = 0; cuMemAlloc(&pointer, 2 * kMiB) == CUDA_SUCCESS;) {
@@ -135,9 +148,7 @@ TEST_F(CheckpointTest, ManagedMemoryMakesTheProcessFail) {
   ASSERT_EQ("ready", peer.said());
   peer.say("managed");
   ASSERT_EQ("done", peer.said());
-  ASSERT_EQ(CUDA_SUCCESS, cuCheckpointProcessLock(peer.pid(), nullptr));
-  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuCheckpointProcessCheckpoint(peer.pid(), nullptr));
-  EXPECT_EQ(CU_PROCESS_STATE_FAILED, state(peer.pid()));
+  expect_failure(peer.pid());
   EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE, cuCheckpointProcessUnlock(peer.pid(), nullptr));
   peer.say("add");
   EXPECT_EQ("step 10: error 999", peer.said()) << "its contexts are lost";
@@ -148,9 +159,42 @@ TEST_F(CheckpointTest, MemoryOfAnotherProcessMakesTheProcessFail) {
   ASSERT_EQ(CUDA_SUCCESS, cuIpcGetMemHandle(&handle, words_));
   Peer peer({"opens", hex(handle)});
   ASSERT_EQ("ready", peer.said());
-  ASSERT_EQ(CUDA_SUCCESS, cuCheckpointProcessLock(peer.pid(), nullptr));
-  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuCheckpointProcessCheckpoint(peer.pid(), nullptr));
-  EXPECT_EQ(CU_PROCESS_STATE_FAILED, state(peer.pid()));
+  expect_failure(peer.pid());
+}
+
+TEST_F(CheckpointTest, MemoryThatAnotherProcessHasOpenMakesItsOwnerFail) {
+  Peer peer = obedient();
+  ASSERT_EQ("ready", peer.said());
+  CUdeviceptr opened = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuIpcOpenMemHandle(&opened, exported(peer), kIpcFlags));
+  expect_failure(peer.pid());
+  unsigned char byte = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemcpyDtoH(&byte, opened, 1));
+  EXPECT_EQ(5, byte) << "who has it open keeps it";
+  EXPECT_EQ(CUDA_SUCCESS, cuIpcCloseMemHandle(opened));
+}
+
+TEST_F(CheckpointTest, MemoryWithADescriptorMakesTheProcessFail) {
+  Peer peer = obedient();
+  ASSERT_EQ("ready", peer.said());
+  peer.say("describe");
+  ASSERT_EQ("done", peer.said());
+  expect_failure(peer.pid());
+}
+
+TEST_F(CheckpointTest, AHandleOpensNothingWhileItsMemoryIsAway) {
+  Peer peer = obedient();
+  ASSERT_EQ("ready", peer.said());
+  const CUipcMemHandle handle = exported(peer);
+  checkpoint(peer.pid());
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&opened, handle, kIpcFlags));
+  restore(peer.pid());
+  ASSERT_EQ(CUDA_SUCCESS, cuIpcOpenMemHandle(&opened, handle, kIpcFlags));
+  unsigned char byte = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemcpyDtoH(&byte, opened, 1));
+  EXPECT_EQ(5, byte);
+  EXPECT_EQ(CUDA_SUCCESS, cuIpcCloseMemHandle(opened));
 }
 
 TEST_F(CheckpointTest, AProcessThatDiesWhileCheckpointedLeavesNothing) {

@@ -7,10 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "tests/unit/simgpu/hex.h"
 
 extern char** environ;
 
@@ -79,18 +80,5 @@ class Peer {
   int out_ = -1;
   int in_ = -1;
 };
-
-/// A handle, as process_peer reads it from its arguments.
-template <typename Handle>
-std::string hex(const Handle& handle) {
-  std::string text;
-  char digits[3];
-  for (std::size_t i = 0; i < sizeof handle; ++i) {
-    std::snprintf(digits, sizeof digits, "%02x",
-                  reinterpret_cast<const unsigned char*>(&handle)[i]);
-    text += digits;
-  }
-  return text;
-}
 
 }  // namespace plexrl::simgpu

@@ -10,7 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/simgpu/hex.h"
+
 namespace {
+
+using plexrl::simgpu::from_hex;
+using plexrl::simgpu::hex;
 
 constexpr std::size_t kBytes = 2 << 20;
 
@@ -32,17 +37,6 @@ void add_one(CUdeviceptr pointer, std::size_t bytes, unsigned char expected) {
     ++byte;
   }
   check(cuMemcpyHtoD(pointer, host.data(), bytes), 12);
-}
-
-template <typename Handle>
-Handle from_hex(const char* text) {
-  Handle handle{};
-  for (std::size_t i = 0; i < sizeof handle; ++i) {
-    unsigned byte = 0;
-    std::sscanf(text + 2 * i, "%2x", &byte);
-    reinterpret_cast<unsigned char*>(&handle)[i] = static_cast<unsigned char>(byte);
-  }
-  return handle;
 }
 
 /// peer descriptor FD BYTE: imports, maps, adds one.
@@ -184,9 +178,23 @@ void hold(char** arguments) {
   for (;;) pause();
 }
 
+/// Memory with a descriptor that stays open.
+void describe() {
+  constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.requestedHandleTypes = kDescriptor;
+  CUmemGenericAllocationHandle handle = 0;
+  int descriptor = -1;
+  check(cuMemCreate(&handle, kBytes, &properties, 0), 131);
+  check(cuMemExportToShareableHandle(&descriptor, handle, kDescriptor, 0), 132);
+}
+
 /// peer obeys BYTES: fills so many bytes with 5 and says "ready". Then a word a line: "add" adds
-/// one to each byte, "hang" submits work that waits for "let_go", "managed" takes managed memory.
-/// Says "done" after each, or the error.
+/// one to each byte, "hang" submits work that waits for "let_go", "managed" takes managed memory,
+/// "export" says a handle of the bytes, "describe" makes memory and a descriptor of it, "exit"
+/// exits. Says "done" after each, or the error.
 void obey(char** arguments) {
   const auto bytes = static_cast<std::size_t>(std::atol(arguments[0]));
   CUdeviceptr pointer = 0, word = 0, managed = 0;
@@ -211,6 +219,14 @@ void obey(char** arguments) {
       check(cuStreamWriteValue32(nullptr, word, 1, CU_STREAM_WRITE_VALUE_DEFAULT), 127);
     } else if (order == "managed") {
       check(cuMemAllocManaged(&managed, bytes, CU_MEM_ATTACH_GLOBAL), 128);
+    } else if (order == "export") {
+      CUipcMemHandle handle;
+      check(cuIpcGetMemHandle(&handle, pointer), 129);
+      std::printf("%s\n", hex(handle).c_str());
+    } else if (order == "describe") {
+      describe();
+    } else if (order == "exit") {
+      exit(0);
     }
     std::printf("done\n");
     std::fflush(stdout);

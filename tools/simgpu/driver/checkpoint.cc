@@ -33,7 +33,7 @@ bool has_work() {
   return false;
 }
 
-/// Books the link for all of it and waits for the end, as the driver's copies would.
+/// Books the link for all of it and waits for the end, as the driver's copies would, or for exit.
 void spend_copies(const std::vector<Machine::Parked>& parked, Direction direction) {
   std::map<int, std::uint64_t> bytes;
   for (const Machine::Parked& one : parked) bytes[one.device] += one.content.size();
@@ -41,7 +41,7 @@ void spend_copies(const std::vector<Machine::Parked>& parked, Direction directio
   for (const auto& [device, sum] : bytes) {
     end = std::max(end, driver()->machine->book_transfer(device, direction, sum, now_ns()));
   }
-  sleep_until_ns(end);
+  sleep_for_device(end);
 }
 
 /// The orders of one process, carried out one after the other.
@@ -51,7 +51,8 @@ class Checkpointer {
     Machine& machine = *driver()->machine;
     for (Machine::Order order; machine.next_order(&order);) {
       state_ = order.state;
-      const CUresult result = carry_out(order);
+      const WorkScope work;  // until it is answered
+      const CUresult result = work.may_begin() ? carry_out(order) : CUDA_ERROR_DEINITIALIZED;
       machine.answer_order(order, result, state_);
     }
   }
@@ -80,6 +81,7 @@ class Checkpointer {
     const std::uint64_t deadline = now_ns() + std::uint64_t{timeout_ms} * 1'000'000;
     hold_calls();
     while (is_any_call_inside() || has_work()) {
+      if (!is_ready()) return CUDA_ERROR_DEINITIALIZED;
       if (timeout_ms != 0 && now_ns() >= deadline) {
         release_calls();
         return CUDA_ERROR_NOT_READY;
@@ -93,11 +95,10 @@ class Checkpointer {
   CUresult checkpoint() {
     Driver& d = *driver();
     if (d.addresses.has(Range::Kind::kManaged) || d.addresses.has(Range::Kind::kIpc) ||
-        d.machine->shares_memory()) {
+        !d.machine->park(&parked_)) {
       fail();
       return CUDA_ERROR_NOT_SUPPORTED;
     }
-    parked_ = d.machine->park();
     spend_copies(parked_, Direction::kToHost);
     state_ = ProcessState::kCheckpointed;
     return CUDA_SUCCESS;
@@ -105,18 +106,12 @@ class Checkpointer {
 
   CUresult restore() {
     Driver& d = *driver();
-    std::vector<Machine::Parked> back = parked_;
-    if (!d.machine->unpark(&back)) return CUDA_ERROR_OUT_OF_MEMORY;
     std::map<std::byte*, std::byte*> moved;
-    for (std::size_t i = 0; i < back.size(); ++i) {
-      for (std::size_t frame = 0; frame < back[i].frames.size(); ++frame) {
-        moved[parked_[i].frames[frame]] = back[i].frames[frame];
-      }
-    }
+    if (!d.machine->unpark(parked_, &moved)) return CUDA_ERROR_OUT_OF_MEMORY;
     for (int device = 0; device < d.machine->spec().gpus; ++device) {
       d.addresses.move_frames(device, moved);
     }
-    spend_copies(back, Direction::kToDevice);
+    spend_copies(parked_, Direction::kToDevice);
     parked_.clear();
     state_ = ProcessState::kLocked;
     return CUDA_SUCCESS;

@@ -16,6 +16,9 @@
 ///   keep the process in a good state", README of cuda-checkpoint): its contexts answer errors.
 /// - restore: back, at the same addresses. Without room CUDA_ERROR_OUT_OF_MEMORY, still
 /// CHECKPOINTED.
+///
+/// A process that exits meanwhile ends what is under way first, without the modelled time that is
+/// left; its memory is its own until then.
 namespace plexrl::simgpu {
 
 /// The thread of this process that carries orders out. Once, at the end of cuInit.

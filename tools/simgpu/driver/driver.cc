@@ -31,7 +31,7 @@ constexpr std::uint64_t kStopWithinNs = 500'000'000;  // beyond that one sits in
 void leave_machine() {
   Driver* const d = driver();
   if (d == nullptr || d->pid != getpid()) return;
-  d->leaving.store(true);  // pairs with the check in Stream::run_item
+  d->leaving.store(true);  // pairs with WorkScope::may_begin
   release_calls();
   const std::uint64_t deadline = now_ns() + kStopWithinNs;
   while (d->running.load() != 0) {

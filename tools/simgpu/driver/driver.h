@@ -31,7 +31,7 @@ struct Driver {
   std::vector<Context*> primaries;  ///< by ordinal; nullptr until first retained
   std::atomic<std::uint64_t> kernels{0};
   std::mutex one_kernel;             ///< held by a running kernel with order=fixed
-  std::atomic<int> running{0};       ///< operations that are at work just now
+  std::atomic<int> running{0};       ///< pieces of work that are under way (WorkScope)
   std::atomic<bool> leaving{false};  ///< exit has begun: operations stop, and none begins
 };
 
@@ -43,6 +43,23 @@ inline bool is_ready() {
   const Driver* const d = driver();
   return d != nullptr && !d->leaving.load(std::memory_order_relaxed);
 }
+
+/// A piece of work of a driver's thread while it is under way: exit waits for it, so that the
+/// memory it moves is this process's until it ends.
+class WorkScope {
+ public:
+  WorkScope() { driver_->running.fetch_add(1); }
+  ~WorkScope() { driver_->running.fetch_sub(1); }
+  WorkScope(const WorkScope&) = delete;
+  WorkScope& operator=(const WorkScope&) = delete;
+
+  /// False: exit has begun. Sequentially consistent, as the count: one sees the other.
+  bool may_begin() const { return !driver_->leaving.load(); }
+
+ private:
+  Driver* const driver_ = driver();
+};
+
 /// Sleeps for an operation, until the device time `when` or the beginning of exit.
 void sleep_for_device(std::uint64_t when);
 /// What a call answers when driver() is nullptr.

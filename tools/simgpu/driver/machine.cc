@@ -212,7 +212,7 @@ void Machine::leave() {
   if (slot_ < 0) return;
   const Lock lock(lock_);
   for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot_);
-  state_->processes[slot_] = {};
+  state_->processes[slot_].give_up();
   slot_ = -1;
   reap();
   alive_.close();
@@ -244,7 +244,7 @@ void Machine::reap() {
     const bool was_this = process.pid == getpid();
     if (!was_this && now_ns() < process.found_dead_ns + spec_.free_delay_ns) continue;
     for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) drop_holder(id, slot);
-    process = {};
+    process.give_up();
   }
 }
 
@@ -433,7 +433,7 @@ bool Machine::import_id(std::uint32_t id, std::uint64_t tag) {
   if (id == 0 || id >= kMaxAllocations || tag == 0) return false;
   const Lock lock(lock_);
   Allocation& allocation = state_->allocations[id];
-  if (slot_ < 0 || allocation.tag != tag) return false;
+  if (slot_ < 0 || allocation.tag != tag || allocation.is_parked != 0) return false;
   allocation.hold_by(slot_);
   ++local_holds_[id];
   return true;
@@ -463,7 +463,7 @@ std::vector<Machine::Usage> Machine::usage(int device) {
     for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) {
       Allocation& allocation = state_->allocations[id];
       if (allocation.tag == 0 || static_cast<int>(allocation.device) != device) continue;
-      if (allocation.is_parked != 0) continue;
+      if (allocation.first_frame == kNone) continue;  // parked, or a multicast object
       if (allocation.is_held_by(slot)) bytes += allocation.frame_count * kFrameBytes;
     }
     if (bytes > 0) result.push_back({state_->processes[slot].pid, bytes});

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -84,7 +85,7 @@ class Machine {
   /// Holds the allocation that `descriptor` stands for. False when it is none of this machine's.
   bool import_descriptor(int descriptor, std::uint32_t* id);
   /// As import, by id alone (legacy IPC handles). `tag` guards against a handle that outlived its
-  /// allocation.
+  /// allocation. What only a name stands for can't be imported while it is parked: false.
   bool import_id(std::uint32_t id, std::uint64_t tag);
   std::uint64_t tag_of(std::uint32_t id) const;
 
@@ -138,9 +139,9 @@ class Machine {
   Counters& counters(int device);
 
   /// Has the process carry out an order and returns its answer, a CUresult, or kNoProcess: none of
-  /// this machine has that pid, or it ended meanwhile. An order that a process has not begun within
-  /// `timeout_ms` (0: no limit) is taken back: kLate. One order a process at a time; the next
-  /// waits.
+  /// this machine has that pid, or it ended without an answer. An order that a process has not
+  /// begun within `timeout_ms` (0: no limit) is taken back: kLate. One order a process at a time;
+  /// the next waits.
   static constexpr int kNoProcess = -1;
   static constexpr int kLate = -2;
   int order(pid_t pid, ProcessOrder what, std::uint32_t timeout_ms);
@@ -162,9 +163,6 @@ class Machine {
   bool next_order(Order* order);
   void answer_order(const Order& order, int result, ProcessState state);
 
-  /// Whether another process holds memory that this one holds, or could import some; multicast
-  /// objects count as such.
-  bool shares_memory();
   struct Parked {
     std::uint32_t id;
     int device;
@@ -172,10 +170,12 @@ class Machine {
     std::vector<std::byte> content;
   };
   /// Takes all that this process holds off the devices: its contents, to be given back to `unpark`.
-  std::vector<Parked> park();
-  /// Brings it back, each frame's new address in `frames`. False, and nothing has changed: a device
-  /// has no room for it.
-  bool unpark(std::vector<Parked>* parked);
+  /// False, and nothing has changed: another process holds some of it, or a descriptor could bring
+  /// some to another; multicast objects count as such.
+  bool park(std::vector<Parked>* parked);
+  /// Brings it back; `moved` gets the new address of each frame by its old one. False, and nothing
+  /// has changed: a device has no room for it.
+  bool unpark(const std::vector<Parked>& parked, std::map<std::byte*, std::byte*>* moved);
 
   std::array<std::uint8_t, 16> uuid(int device) const;
   /// Whether all its processes have left, so that others of its name make another machine.
@@ -199,9 +199,10 @@ class Machine {
   void free_if_unheld(std::uint32_t id);
   void take_frames(std::uint32_t id, Allocation& allocation);
   void give_frames(Allocation& allocation);
+  bool shares_memory() const;
   int living_slot(pid_t pid) const;
   void reset_orders(int slot);
-  bool is_slot_of(int slot, std::uint32_t incarnation);
+  bool is_slot_of(int slot, std::uint32_t incarnation) const;
   std::uint32_t free_id() const;
   void drop_hold(std::uint32_t id);
   MulticastObject& multicast_object(std::uint32_t id);

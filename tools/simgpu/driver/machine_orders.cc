@@ -39,8 +39,8 @@ int Machine::living_slot(pid_t pid) const {
   return -1;
 }
 
-bool Machine::is_slot_of(int slot, std::uint32_t incarnation) {
-  const Lock lock(lock_);
+/// The lock is held.
+bool Machine::is_slot_of(int slot, std::uint32_t incarnation) const {
   const ProcessSlot& process = state_->processes[slot];
   return process.incarnation == incarnation && living_slot(process.pid) == slot;
 }
@@ -80,14 +80,16 @@ int Machine::order(pid_t pid, ProcessOrder what, std::uint32_t timeout_ms) {
   };
   for (std::uint32_t answered; is_earlier(answered = words->answered.load(), number);) {
     wait_for_change(words->answered, answered);
-    if (!is_slot_of(slot, incarnation)) return kNoProcess;
-    if (!is_late()) continue;
     const Lock lock(lock_);
-    if (words->begun == number) continue;  // it keeps the time itself
+    if (!is_earlier(words->answered.load(), number)) break;  // it may have gone since
+    if (!is_slot_of(slot, incarnation)) return kNoProcess;
+    if (!is_late() || words->begun == number) continue;  // which keeps the time itself
     words->what = static_cast<std::uint32_t>(ProcessOrder::kNothing);
     return kLate;
   }
   const Lock lock(lock_);
+  // Who takes a slot begins with all orders answered (reset_orders).
+  if (state_->processes[slot].incarnation != incarnation) return kNoProcess;
   return words->results[number % std::size(words->results)];
 }
 

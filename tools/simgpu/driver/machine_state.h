@@ -10,7 +10,7 @@
 namespace plexrl::simgpu {
 
 inline constexpr std::uint32_t kStateMagic = 0x53584c50;  // "PLXS"
-inline constexpr std::uint32_t kStateVersion = 6;         ///< raised with every change of this file
+inline constexpr std::uint32_t kStateVersion = 7;         ///< raised with every change of this file
 inline constexpr int kMaxProcesses = 1024;
 inline constexpr std::uint32_t kMaxAllocations = 1u << 16;
 inline constexpr std::uint32_t kMaxFrames = 1u << 15;  ///< 64 GiB a device
@@ -18,8 +18,13 @@ inline constexpr std::uint32_t kNone = 0;              ///< ids and frame links 
 
 struct ProcessSlot {
   std::int32_t pid;             ///< 0: free
-  std::uint32_t incarnation;    ///< raised when the slot is taken
+  std::uint32_t incarnation;    ///< of who has or had it last; unique in this machine's life
   std::uint64_t found_dead_ns;  ///< 0: not known to be dead
+
+  void give_up() {
+    pid = 0;
+    found_dead_ns = 0;
+  }
 };
 
 /// What others ask of a process's driver (Machine::order), by its slot. The numbers are futex
@@ -41,7 +46,7 @@ struct Allocation {
   std::uint32_t frame_count;
   std::uint32_t first_frame;  ///< 1 + index
   std::uint32_t was_exported;
-  std::uint32_t is_parked;  ///< its contents are in its process's host memory, and it has no frames
+  std::uint32_t is_parked;  ///< its bytes are in its process's host memory, or on the way
   std::uint32_t multicast;  ///< 1 + index of what it is as a multicast object; 0: memory
   std::uint64_t holders[kMaxProcesses / 64];  ///< a bit for each slot
 

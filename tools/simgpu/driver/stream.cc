@@ -201,19 +201,19 @@ void Stream::run_item(Item& item) {
     ready += later;
   }
   std::uint64_t end = start;
-  Driver* const d = driver();
-  d->running.fetch_add(1);  // before the look at `leaving`, so that exit waits for what began
-  if (!d->leaving.load() && context_->error.load(std::memory_order_acquire) == CUDA_SUCCESS) {
-    const CUresult result = item.operation->run({context_, this, start, ready}, &end);
-    CUresult none = CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS) context_->error.compare_exchange_strong(none, result);
+  {
+    const WorkScope work;
+    if (work.may_begin() && context_->error.load(std::memory_order_acquire) == CUDA_SUCCESS) {
+      const CUresult result = item.operation->run({context_, this, start, ready}, &end);
+      CUresult none = CUDA_SUCCESS;
+      if (result != CUDA_SUCCESS) context_->error.compare_exchange_strong(none, result);
+    }
+    ready_ns_ = std::max(end, start);
+    finished_ns_ = now_ns();
+    // What the operation owns goes before the end is told: a module unloaded right after has no
+    // user any more.
+    item.operation.reset();
   }
-  ready_ns_ = std::max(end, start);
-  finished_ns_ = now_ns();
-  // What the operation owns goes before the end is told: a module unloaded right after has no user
-  // any more.
-  item.operation.reset();
-  d->running.fetch_sub(1);
   item.done->finish(ready_ns_);
 }
 
