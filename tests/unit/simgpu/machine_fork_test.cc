@@ -22,6 +22,17 @@ class MachineForkTest : public MachineTest {
     close(fd);
     return is_free;
   }
+  /// Makes a child that stays when this process is gone, until the test closes the pipe. Returns
+  /// when it runs: before, fork has not ended in it, and it has all that its parent has.
+  static bool leave_child(const int (&stay)[2]) {
+    int there[2];
+    char nothing = 0;
+    if (pipe(there) != 0) return false;
+    if (fork() != 0) return read(there[0], &nothing, 1) == 1;
+    close(stay[1]);
+    if (write(there[1], &nothing, 1) != 1) _exit(1);
+    _exit(read(stay[0], &nothing, 1) == 0 ? 0 : 1);
+  }
   void wait_until_locked() const {
     while (is_lock_free()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -39,13 +50,7 @@ TEST_F(MachineForkTest, AKilledHolderOfTheLockIsNotOutlivedByItsChildsCopy) {
     std::thread([mine] { mine->spend_driver_time(kForever); }).detach();
     wait_until_locked();
     const Child child([] { return true; });
-    if (!child.succeeded()) return false;
-    if (fork() == 0) {  // stays when its parent is gone, until the test closes the pipe
-      close(stay[1]);
-      char nothing;
-      _exit(read(stay[0], &nothing, 1) == 0 ? 0 : 1);
-    }
-    return true;
+    return child.succeeded() && leave_child(stay);
   });
   ASSERT_TRUE(parent.succeeded());
   EXPECT_FALSE(is_lock_free());
@@ -151,15 +156,7 @@ TEST_F(MachineForkTest, AChildThatOutlivesItsParentsProgramDoesNotKeepWhatThatHa
     std::string error;
     Machine* const mine = Machine::open(spec_, &error).release();
     std::uint32_t id = 0;
-    if (mine == nullptr || !mine->allocate(0, 2 << 20, &id)) return false;
-    int there[2];
-    char nothing = 0;
-    if (pipe(there) != 0) return false;
-    // Until the child runs it has the mark too: fork has not ended in it.
-    if (fork() != 0) return read(there[0], &nothing, 1) == 1;
-    close(stay[1]);
-    if (write(there[1], &nothing, 1) != 1) _exit(1);
-    _exit(read(stay[0], &nothing, 1) == 0 ? 0 : 1);
+    return mine != nullptr && mine->allocate(0, 2 << 20, &id) && leave_child(stay);
   });
   ASSERT_TRUE(parent.succeeded());
   EXPECT_EQ(machine->free_bytes(0), 62ull << 20);
@@ -177,13 +174,7 @@ TEST_F(MachineForkTest, AChildThatOutlivesItsParentKeepsNoMemoryOfTheDevice) {
       std::string error;
       Machine* const mine = Machine::open(spec_, &error).release();
       std::uint32_t id = 0;
-      if (mine == nullptr || !mine->allocate(0, 2 << 20, &id)) return false;
-      if (fork() == 0) {
-        close(stay[1]);
-        char nothing;
-        _exit(read(stay[0], &nothing, 1) == 0 ? 0 : 1);
-      }
-      return true;
+      return mine != nullptr && mine->allocate(0, 2 << 20, &id) && leave_child(stay);
     });
     ASSERT_TRUE(parent.succeeded());
     EXPECT_TRUE(has_memory());

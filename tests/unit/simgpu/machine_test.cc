@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -310,6 +311,24 @@ TEST_F(MachineTest, AnObserverSeesFiguresAndKeepsNothingAlive) {
   machine.reset();
   EXPECT_TRUE(seen->is_gone());
   EXPECT_FALSE(std::filesystem::exists(state_folder(spec_)));
+}
+
+TEST_F(MachineTest, WithoutDescriptorsTheErrorSaysWhatCantBeOpened) {
+  const auto machine = open();
+  Child poor([&] {
+    const int lowest = dup(0);
+    close(lowest);
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    std::string error;
+    int refused = 0;
+    for (limit.rlim_cur = static_cast<rlim_t>(lowest);; ++limit.rlim_cur, ++refused) {
+      setrlimit(RLIMIT_NOFILE, &limit);
+      if (Machine::observe(name_, &error) != nullptr) return refused > 1;
+      if (error.find("Too many open files") == std::string::npos) return false;
+    }
+  });
+  EXPECT_TRUE(poor.succeeded());
 }
 
 TEST_F(MachineTest, AnObserverFindsDeathsToo) {

@@ -255,9 +255,16 @@ void live_again(char** arguments) {
   exit(111);
 }
 
-/// peer become EVENT: as `record`, and becomes another program, which says "another" and stays.
+/// peer become EVENT: as `record`, and becomes another program, which says "another" and stays. So
+/// does a child that was made before, until stdin ends.
 void become_another(char** arguments) {
   record(arguments);
+  if (fork() == 0) {
+    char nothing = 0;
+    while (read(0, &nothing, 1) > 0) {
+    }
+    _exit(0);
+  }
   execl("/bin/sh", "sh", "-c", "echo another; exec sleep infinity", nullptr);
   exit(120);
 }

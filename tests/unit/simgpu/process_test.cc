@@ -210,7 +210,7 @@ TEST_F(IpcEventTest, ARecordOfAKilledProcessHoldsNobodyUp) {
   EXPECT_EQ(CUDA_SUCCESS, cuEventSynchronize(event_));
 }
 
-TEST_F(IpcEventTest, AnExecGivesMemoryBackAndHoldsNobodyUpWhileTheNextProgramRuns) {
+TEST_F(IpcEventTest, AnExecGivesMemoryBackAndHoldsNobodyUpWhileTheNextProgramAndAChildRun) {
   const std::size_t before = free_bytes();
   Peer peer({"become", hex(handle_)});
   ASSERT_EQ("recorded", peer.said());

@@ -19,6 +19,7 @@ struct flock byte_of(int mark) {
 
 bool AliveMarks::open(const std::string& path) {
   close();
+  const std::lock_guard no_fork(ForkWatch::forks());
   path_ = path;
   fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
   return fd_ >= 0;
@@ -31,6 +32,7 @@ void AliveMarks::become_child() {
 }
 
 void AliveMarks::close() {
+  const std::lock_guard no_fork(ForkWatch::forks());
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
 }

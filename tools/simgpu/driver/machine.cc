@@ -37,10 +37,6 @@ std::unique_ptr<Machine> Machine::open(const Spec& spec, std::string* error) {
   machine->spec_ = spec;
   machine->folder_ = state_folder(spec);
   machine->local_holds_.resize(kMaxAllocations);
-  if (!machine->watch_forks()) {
-    *error = "too many simulated machines in one process";
-    return nullptr;
-  }
   if (!make_folders(machine->folder_)) {
     *error = errno_text("can't make " + machine->folder_);
     return nullptr;
@@ -58,10 +54,6 @@ std::unique_ptr<Machine> Machine::observe(const std::string& name, std::string* 
     if (errno != ENOENT) *error = errno_text("can't read " + machine->folder_);
     return nullptr;
   }
-  if (!machine->watch_forks()) {
-    *error = "too many simulated machines in one process";
-    return nullptr;
-  }
   const Lock lock(machine->lock_);
   if (!machine->lock_.is_current()) return nullptr;
   if (access((machine->folder_ + "/state").c_str(), F_OK) != 0) return nullptr;
@@ -74,20 +66,18 @@ std::unique_ptr<Machine> Machine::observe(const std::string& name, std::string* 
 
 /// Maps the file of the tables. The lock is held.
 bool Machine::attach(std::string* error) {
-  const int fd = ::open((folder_ + "/state").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0 || ftruncate(fd, sizeof(MachineState)) != 0) {
-    *error = errno_text("can't make " + folder_ + "/state");
-    if (fd >= 0) close(fd);
-    return false;
-  }
-  void* memory = mmap(nullptr, sizeof(MachineState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (memory == MAP_FAILED) {
-    *error = errno_text("can't map " + folder_ + "/state");
-    return false;
-  }
+  const std::string path = folder_ + "/state";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  // The marks have an open file of their own: a mapping keeps its open file, also a child's copy.
+  const bool is_open = fd >= 0 && alive_.open(path) && ftruncate(fd, sizeof(MachineState)) == 0;
+  void* const memory =
+      is_open ? mmap(nullptr, sizeof(MachineState), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+              : MAP_FAILED;
+  if (memory == MAP_FAILED) *error = errno_text((is_open ? "can't map " : "can't make ") + path);
+  if (fd >= 0) close(fd);
+  if (memory == MAP_FAILED) return false;
   state_ = static_cast<MachineState*>(memory);
-  return alive_.open(folder_ + "/state");
+  return true;
 }
 
 /// Whether the tables are ones that this code understands and a process has them. The lock is held.
@@ -199,7 +189,7 @@ bool Machine::map_pools(std::string* error) {
 }
 
 Machine::~Machine() {
-  forget_forks();
+  forks_.end();
   if (state_ != nullptr) leave();
   for (std::byte* pool : pools_) munmap(pool, spec_.memory_bytes);
   for (const int fd : pool_fds_) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tools/simgpu/driver/alive_marks.h"
+#include "tools/simgpu/driver/fork_watch.h"
 #include "tools/simgpu/driver/spec.h"
 #include "tools/simgpu/driver/table_lock.h"
 
@@ -184,8 +185,6 @@ class Machine {
  private:
   Machine() = default;
   using Lock = std::lock_guard<TableLock>;
-  bool watch_forks();  ///< false: too many machines in this process
-  void forget_forks();
   void become_child();
   bool join(std::string* error);
   bool attach(std::string* error);
@@ -220,6 +219,7 @@ class Machine {
   std::vector<std::byte*> pools_;
   std::vector<std::uint32_t> local_holds_;
 };
+  ForkWatch forks_{[this] { become_child(); }};
 
 /// The UUID of a machine's device: the same wherever its name is the same.
 std::array<std::uint8_t, 16> device_uuid(const std::string& name, int device);

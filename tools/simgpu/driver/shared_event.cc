@@ -84,7 +84,11 @@ SharedEvent::~SharedEvent() {
 }
 
 std::uint64_t SharedEvent::begin_record() {
-  if (!has_recorded_.exchange(true)) recorders_.take(getpid());
+  // Before another thread's record is told too: who looks must find the mark.
+  std::call_once(taken_, [this] {
+    recorders_.take(getpid());
+    has_recorded_.store(true);
+  });
   words_->start_ticks.store(start_ticks(getpid()), std::memory_order_relaxed);
   words_->pid.store(getpid(), std::memory_order_relaxed);
   return words_->recorded.fetch_add(1, std::memory_order_release) + 1;  // pairs with recorded()

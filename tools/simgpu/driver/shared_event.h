@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "tools/simgpu/driver/alive_marks.h"
@@ -46,6 +47,7 @@ class SharedEvent {
   static std::shared_ptr<SharedEvent> map(int fd, const std::string& path, std::uint64_t tag);
   std::string made_path_;  ///< empty: opened
   AliveMarks recorders_;   ///< by pid
+  std::once_flag taken_;   ///< its mark
   std::atomic<bool> has_recorded_{false};
   std::uint64_t tag_ = 0;
   Words* words_ = nullptr;
