@@ -13,6 +13,11 @@ constexpr std::size_t kMiB = 1 << 20;
 
 class VerbsTest : public DriverTest {
  protected:
+  static void SetUpTestSuite() {
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);  // ordinal 0 is the machine's device 1
+    use_own_device("verbs", ",free_delay=0,gpus=2");
+    ASSERT_EQ(CUDA_SUCCESS, cuInit(0));
+  }
   void SetUp() override {
     DriverTest::SetUp();
     int count = 0;

@@ -13,8 +13,8 @@ bool is_device(std::uint64_t address) {
 std::byte* physical(std::uint64_t address, std::uint64_t* contiguous) {
   const Driver* const d = driver();
   if (d == nullptr || !d->addresses.in_arena(address)) return nullptr;
-  for (std::size_t device = 0; device < d->visible.size(); ++device) {
-    std::byte* const there = d->addresses.translate(static_cast<int>(device), address, contiguous);
+  for (const int device : d->visible) {
+    std::byte* const there = d->addresses.translate(device, address, contiguous);
     if (there != nullptr) return there;
   }
   return nullptr;
