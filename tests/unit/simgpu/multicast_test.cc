@@ -162,6 +162,18 @@ TEST_F(MulticastTest, OnlyWhatFitsAndIsInTheTeamIsBound) {
   EXPECT_EQ(free_at_start_, free_bytes());
 }
 
+TEST_F(MulticastTest, ObjectsThatWereExportedAndGivenUpMakeRoomForOthers) {
+  for (int i = 0; i < 40; ++i) {
+    const auto object = create_object(kFrame, true);
+    int descriptor = -1;
+    ASSERT_EQ(CUDA_SUCCESS, cuMemExportToShareableHandle(
+                                &descriptor, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
+        << "object " << i;
+    ASSERT_EQ(CUDA_SUCCESS, cuMemRelease(object));
+    close(descriptor);
+  }
+}
+
 TEST_F(MulticastTest, OrdinaryAccessToItsAddressFaults) {
   const auto object = create_whole_object(kFrame);
   const auto near = create(0, kFrame, false);

@@ -238,6 +238,13 @@ void Machine::reap() {
   }
 }
 
+/// Frees what nobody has any more: what only the dead held, and what was exported and closed. The
+/// lock is held.
+void Machine::collect() {
+  reap();
+  for (std::uint32_t id = 1; id <= state_->next_allocation; ++id) free_if_unheld(id);
+}
+
 void Machine::drop_holder(std::uint32_t id, int slot) {
   Allocation& allocation = state_->allocations[id];
   if (allocation.tag == 0 || !allocation.is_held_by(slot)) return;
@@ -299,10 +306,7 @@ bool Machine::allocate(int device_index, std::uint64_t bytes, std::uint32_t* id)
   {
     const Lock lock(lock_);
     if (slot_ < 0) return false;
-    if (device.free_frames < wanted) {
-      reap();
-      for (std::uint32_t i = 1; i <= state_->next_allocation; ++i) free_if_unheld(i);
-    }
+    if (device.free_frames < wanted) collect();
     if (wanted == 0 || device.free_frames < wanted) return false;
     taken = free_id();
     if (taken == 0) return false;

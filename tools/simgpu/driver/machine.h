@@ -194,6 +194,7 @@ class Machine {
   bool make_pools(std::string* error);
   bool map_pools(std::string* error);
   void reap();
+  void collect();
   void drop_holder(std::uint32_t id, int slot);
   void free_if_unheld(std::uint32_t id);
   void take_frames(std::uint32_t id, Allocation& allocation);
@@ -218,8 +219,8 @@ class Machine {
   std::vector<int> pool_fds_;  // each with a shared flock; see pool_file.h
   std::vector<std::byte*> pools_;
   std::vector<std::uint32_t> local_holds_;
-};
   ForkWatch forks_{[this] { become_child(); }};
+};
 
 /// The UUID of a machine's device: the same wherever its name is the same.
 std::array<std::uint8_t, 16> device_uuid(const std::string& name, int device);

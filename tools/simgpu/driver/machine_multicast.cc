@@ -19,11 +19,13 @@ bool meet(const MulticastBind& bind, std::uint64_t offset, std::uint64_t bytes) 
 bool Machine::create_multicast(const MulticastProperties& properties, std::uint32_t* id) {
   const Lock lock(lock_);
   if (slot_ < 0) return false;
-  reap();
   MulticastObject* const first = std::begin(state_->multicasts);
   MulticastObject* const last = std::end(state_->multicasts);
-  MulticastObject* const object =
-      std::find_if(first, last, [](const MulticastObject& o) { return o.is_taken == 0; });
+  const auto free_object = [=] {
+    return std::find_if(first, last, [](const MulticastObject& o) { return o.is_taken == 0; });
+  };
+  if (free_object() == last) collect();
+  MulticastObject* const object = free_object();
   const std::uint32_t taken = free_id();
   if (object == last || taken == 0) return false;
   *object = {};
