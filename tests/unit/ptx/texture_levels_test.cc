@@ -64,13 +64,14 @@ class TextureLevels : public KernelTest {
 TEST_P(TextureLevels, TheNearestLevelIsRead) {
   PLEXRL_LOAD_OR_SKIP("textures");
   Texture texture = four_levels();
-  EXPECT_EQ(at_levels(texture, {-3, 0, 0.25f, 0.75f, 1, 2.25f, 2.75f, 9}),
-            (std::vector<float>{0, 0, 0, 1, 1, 2, 3, 3}));
+  EXPECT_EQ(at_levels(texture, {-3, 0, 0.25f, 0.75f, 1, 2.25f, 2.75f, 9, NAN, INFINITY}),
+            (std::vector<float>{0, 0, 0, 1, 1, 2, 3, 3, 0, 3}));
   texture.level_bias = 1;
   EXPECT_EQ(at_levels(texture, {-3, 0, 1.25f}), (std::vector<float>{0, 1, 2}));
   texture.least_level = 1.5f;
   texture.most_level = 2.25f;
-  EXPECT_EQ(at_levels(texture, {-3, 9}), (std::vector<float>{2, 2})) << "1.5 is nearest to 2";
+  EXPECT_EQ(at_levels(texture, {-3, 9, NAN}), (std::vector<float>{2, 2, 2}))
+      << "1.5 is nearest to 2";
   const std::vector<float> middle(2, 0.5f);
   EXPECT_EQ(fetch("two", texture, {middle, middle}), (std::vector<float>{2, 2}))
       << "without a level it is 0, with the bias and in the bounds";
@@ -80,10 +81,11 @@ TEST_P(TextureLevels, TwoLevelsAreMixedByTheFraction) {
   PLEXRL_LOAD_OR_SKIP("textures");
   Texture texture = four_levels();
   texture.mixes_levels = true;
-  const std::vector<float> levels = {-1, 0, 0.25f, 1.5f, 2.75f, 3, 8};
-  EXPECT_EQ(at_levels(texture, levels), (std::vector<float>{0, 0, 0.25f, 1.5f, 2.75f, 3, 3}));
+  const std::vector<float> levels = {-1, 0, 0.25f, 1.5f, 2.75f, 3, 8, NAN};
+  const std::vector<float> mixed = {0, 0, 0.25f, 1.5f, 2.75f, 3, 3, 0};
+  EXPECT_EQ(at_levels(texture, levels), mixed);
   texture.is_filtered = true;
-  EXPECT_EQ(at_levels(texture, levels), (std::vector<float>{0, 0, 0.25f, 1.5f, 2.75f, 3, 3}));
+  EXPECT_EQ(at_levels(texture, levels), mixed);
 }
 
 TEST_P(TextureLevels, EachLevelHasItsOwnSize) {

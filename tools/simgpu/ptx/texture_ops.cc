@@ -255,9 +255,10 @@ Levels levels_of(const Texture& texture, float detail) {
   Levels levels;
   if (texture.smaller.empty()) return levels;
   const auto last = static_cast<float>(texture.smaller.size());
-  const float least = std::clamp(texture.least_level, 0.0f, last);
-  const float most = std::clamp(texture.most_level, least, last);
-  const float wanted = std::clamp(detail + texture.level_bias, least, most);
+  // By fmin and fmax, which drop a NaN: a program may compute one.
+  const float least = std::fmin(std::fmax(texture.least_level, 0.0f), last);
+  const float most = std::fmin(std::fmax(texture.most_level, least), last);
+  const float wanted = std::fmin(std::fmax(detail + texture.level_bias, least), most);
   if (!texture.mixes_levels) {
     levels.first = levels.second = static_cast<std::size_t>(std::floor(wanted + 0.5f));
     return levels;
