@@ -12,6 +12,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
@@ -186,6 +187,37 @@ def bench_unchanged(build):
                 yield row(f"{name}_{what}", values, f"ratio ({spec})", against, goal, "lower", True)
 
 
+def fio_bytes_per_s(way, path, size):
+    """Of fio: direct, in pieces and with a queue as the disk tier has them; `path` stays."""
+    try:
+        done = subprocess.run(["fio", "--name=raw", f"--filename={path}", f"--rw={way}", f"--size={size}", "--bs=1M", "--iodepth=8",
+                               "--direct=1", "--ioengine=io_uring", "--output-format=json"], capture_output=True, text=True, check=False)
+    except FileNotFoundError as missing:
+        raise Failure("fio is not installed") from missing
+    if done.returncode != 0:
+        raise Failure(f"fio ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0][way]["bw_bytes"]
+
+
+def bench_disk(build):
+    """Chunks sealed and written to unlinked files and read back, by the library of the disk tier, against plain writes and reads in the
+    same folder."""
+    size, ratios = 256 * MIB, {"write": [], "read": []}
+    with tempfile.TemporaryDirectory(dir=build, prefix="disk-bench-") as folder:
+        for _ in range(5):
+            raw_file = pathlib.Path(folder) / "raw"
+            raw = {way: fio_bytes_per_s(way, raw_file, size) for way in ("write", "read")}
+            raw_file.unlink()
+            write_ns, read_ns, is_direct = map(int, program_output(build, "disk_tier", folder, size, 32 * MIB).split())
+            if not is_direct:
+                raise Failure(f"not measurable here: the file system of {build} has no direct access")
+            for way, ns in (("write", write_ns), ("read", read_ns)):
+                ratios[way].append(size * 1e9 / ns / raw[way])
+    for way, values in ratios.items():
+        yield row(f"disk_tier_{way}", values, "ratio", f"fio's {way}s of as many bytes, direct, 8 at a time, in the same folder", 0.85,
+                  "higher", False)
+
+
 def kernels_by_process(log):
     work = [json.loads(line) for line in log.read_text().splitlines()]
     return sorted((w["start_ns"], w["end_ns"], w["pid"]) for w in work if w["kind"] == "kernel")
@@ -229,7 +261,7 @@ def bench_simulator(build):
 
 
 BENCHMARKS = {"gate": bench_gate, "start": bench_start, "init": bench_init, "switch": bench_switch, "unchanged": bench_unchanged,
-              "handoff": bench_handoff, "simulator": bench_simulator}
+              "handoff": bench_handoff, "disk": bench_disk, "simulator": bench_simulator}
 
 
 def show(r):

@@ -24,6 +24,7 @@ INCLUDES = {
     "interpose": [],
     "shim": ["interpose/"],
     "nodemgr/policy": [],
+    "nodemgr/disk": ["nodemgr/settings/", "nodemgr/scoped_fd.h"],
     "clustermgr/placement": ["nodemgr/policy/"],
     "nodemgr": ["proto/", "shim/wire.h", "interpose/settings.h"],
     "proto": [],
