@@ -2,18 +2,17 @@
 """Two jobs at once, each of which takes all the device memory that it is told is free (programs/takes_all_free.cc): both run to their
 end, with the right bytes, and together they have more than the GPU. Exit 0 passed, 1 failed.
 """
-import argparse
 import sys
 
 import lease_check
-from sandbox import Failure, Sandbox
+from sandbox import Failure, run_case
 
 MIB = 1 << 20
 MEMORY = 192 * MIB
 SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us,ctx=4MiB"
 
 
-def run(sandbox):
+def takes_all_free(sandbox):
     sandbox.start_manager()
     rounds = sandbox.folder / "rounds"
     rounds.write_bytes(bytes(4096))
@@ -39,20 +38,4 @@ def run(sandbox):
     return f"two jobs had {sum(taken) >> 20} MiB of a GPU of {MEMORY >> 20} MiB, and their bytes were right"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", required=True, help="the build folder")
-    options = parser.parse_args()
-    with Sandbox(options.build, memory=f"{MEMORY >> 20}MiB", spec=SPEC) as sandbox:
-        try:
-            found = run(sandbox)
-        except Failure as failure:
-            print(f"FAILED: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
-            return 1
-    print(found)
-    return 0
-
-
-sys.exit(main())
+sys.exit(run_case(__doc__, {"takes_all_free": takes_all_free}, SPEC, f"{MEMORY >> 20}MiB"))

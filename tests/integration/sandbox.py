@@ -227,14 +227,14 @@ class Sandbox:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run_case(doc, cases, spec):
+def run_case(doc, cases, spec, memory="192MiB"):
     """The whole of a program `CASE --build DIR`: runs one of `cases` (name -> function of a Sandbox that returns what it found, in
-    words). Returns the exit status."""
+    words). `memory`: of the GPU. Returns the exit status."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("case", choices=[*cases])
     parser.add_argument("--build", required=True, help="the build folder")
     options = parser.parse_args()
-    with Sandbox(options.build, memory="192MiB", spec=spec) as sandbox:
+    with Sandbox(options.build, memory=memory, spec=spec) as sandbox:
         try:
             found = cases[options.case](sandbox)
         except Failure as failure:
