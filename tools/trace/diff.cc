@@ -41,23 +41,21 @@ std::vector<JobPair> pair_jobs(const Summary& a, const Summary& b) {
   return pairs;
 }
 
-const std::vector<JobFigure>& job_figures() {
-  static const std::vector<JobFigure> kFigures = {
-      {"wall_s", [](const JobSummary& job) { return seconds(job.wall_ns); }},
-      {"queued_s", [](const JobSummary& job) { return seconds(job.queued_ns); }},
-      {"busy_s", [](const JobSummary& job) { return seconds(job.busy_ns); }},
-      {"idle_s", [](const JobSummary& job) { return seconds(job.idle_ns); }},
-      {"waiting_s", [](const JobSummary& job) { return seconds(job.waiting_ns); }},
-      {"paging_s", [](const JobSummary& job) { return seconds(job.paging_ns); }},
-      {"held_s", [](const JobSummary& job) { return seconds(job.held_ns); }},
-      {"duty_ratio", [](const JobSummary& job) { return job.duty_ratio(); }},
-      {"slowdown_ratio", [](const JobSummary& job) { return job.slowdown_ratio(); }},
-      {"out_bytes", [](const JobSummary& job) { return static_cast<double>(job.out_bytes); }},
-      {"in_bytes", [](const JobSummary& job) { return static_cast<double>(job.in_bytes); }},
-      {"saved_bytes", [](const JobSummary& job) { return static_cast<double>(job.saved.total()); }},
-      {"swaps_out", [](const JobSummary& job) { return static_cast<double>(job.swaps_out); }},
-  };
-  return kFigures;
+std::vector<JobFigure> job_figures(const JobSummary* job) {
+  constexpr const char* kKeys[] = {
+      "wall_s",     "queued_s",       "busy_s",    "idle_s",   "waiting_s",   "paging_s", "held_s",
+      "duty_ratio", "slowdown_ratio", "out_bytes", "in_bytes", "saved_bytes", "swaps_out"};
+  Json all = Json::object();
+  if (job != nullptr) {
+    all = job_json(*job);
+    all["saved_bytes"] = job->saved.total();
+  }
+  std::vector<JobFigure> figures;
+  for (const char* key : kKeys) {
+    const bool is_known = job != nullptr && !all.at(key).is_null();
+    figures.push_back({key, is_known ? all.at(key).get<double>() : 0});
+  }
+  return figures;
 }
 
 Json diff_json(const Model& a, const Model& b) {

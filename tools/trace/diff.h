@@ -17,12 +17,14 @@ struct JobPair {
 };
 std::vector<JobPair> pair_jobs(const Summary& a, const Summary& b);
 
-/// What is compared of a job, in the order shown.
+/// What is compared of a job, in the order shown: figures of `summary --json`, and `saved_bytes`,
+/// the sum of its `saved`.
 struct JobFigure {
-  const char* key;  ///< as in `summary --json`; its end is the unit
-  double (*of)(const JobSummary& job);
+  const char* key;  ///< its end is the unit
+  double value;     ///< 0 also where there is none
 };
-const std::vector<JobFigure>& job_figures();
+/// Zeros for nullptr.
+std::vector<JobFigure> job_figures(const JobSummary* job);
 
 /// `diff`: {node, simulated, span_s}[2], jobs[]{name, a{}, b{}} and gpus[]{index, a{}, b{}}, the
 /// inner objects as in `summary --json`, null where a run lacks the job or GPU.

@@ -34,13 +34,14 @@ std::string change_text(const std::string& key, double a, double b) {
 
 void print_pair(const JobPair& pair, Table& table) {
   std::string name = cli::printable(pair.name);
-  for (const JobFigure& figure : job_figures()) {
-    const double a = pair.a == nullptr ? 0 : figure.of(*pair.a);
-    const double b = pair.b == nullptr ? 0 : figure.of(*pair.b);
+  const std::vector<JobFigure> in_a = job_figures(pair.a), in_b = job_figures(pair.b);
+  for (std::size_t i = 0; i < in_a.size(); ++i) {
+    const auto [key, a] = in_a[i];
+    const double b = in_b[i].value;
     if (a == 0 && b == 0) continue;
-    table.add_row({name, figure.key, pair.a == nullptr ? "" : value_text(figure.key, a),
-                   pair.b == nullptr ? "" : value_text(figure.key, b),
-                   pair.a == nullptr || pair.b == nullptr ? "" : change_text(figure.key, a, b)});
+    table.add_row({name, key, pair.a == nullptr ? "" : value_text(key, a),
+                   pair.b == nullptr ? "" : value_text(key, b),
+                   pair.a == nullptr || pair.b == nullptr ? "" : change_text(key, a, b)});
     name.assign(1, ' ');
   }
 }
