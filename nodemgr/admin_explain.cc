@@ -45,6 +45,8 @@ std::string decided(const AdminContext& context, const policy::Decision& decisio
                  : cat("it waits for ", name_of(context, decision.other), ": ", reason);
     case Kind::kHang:
       return cat("it has the GPU, can't be cut and finishes nothing: ", reason);
+    case Kind::kPrefetch:
+      return cat("its memory comes back: ", reason);
     case Kind::kEvict:
       break;
   }

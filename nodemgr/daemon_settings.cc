@@ -33,6 +33,8 @@ const std::vector<settings::Row>& rows() {
       {"policy.min_quantum", Kind::kDuration, "100ms", "and no less than this"},
       {"policy.switch_share", Kind::kNumber, "0.05",
        "share of time (0..1) that switching may take when all jobs are always busy"},
+      {"policy.prefetch_share", Kind::kNumber, "0.5",
+       "share of the link (0..1) for memory that comes back before a job asks; 0: none does"},
       {"policy.max_wait", Kind::kDuration, "2m", "no gang waits longer in one stretch"},
       {"policy.hang_after", Kind::kDuration, "5m",
        "a job that others wait for, can't be cut and finishes nothing for so long hangs"},
@@ -83,6 +85,10 @@ absl::Status check_ranges(const settings::Values& values) {
   if (share <= 0 || share > 1) {
     return invalid("policy.switch_share ", share, " is not above 0 and at most 1");
   }
+  const double prefetch_share = values.number("policy.prefetch_share");
+  if (prefetch_share < 0 || prefetch_share > 1) {
+    return invalid("policy.prefetch_share ", prefetch_share, " is not between 0 and 1");
+  }
   if (values.duration("policy.max_wait").count() <= 0) {
     return invalid("policy.max_wait must be more than 0");
   }
@@ -108,6 +114,7 @@ policy::Config policy_config(const settings::Values& values) {
   config.quantum_factor = values.number("policy.quantum_factor");
   config.min_quantum = values.duration("policy.min_quantum");
   config.switch_share = values.number("policy.switch_share");
+  config.prefetch_share = values.number("policy.prefetch_share");
   config.max_wait = values.duration("policy.max_wait");
   config.drain_budget = values.duration("policy.drain_budget");
   config.hang_after = values.text("policy.hang_action") == "wait"

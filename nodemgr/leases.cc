@@ -86,6 +86,7 @@ void Leases::memory_event(const LeaseGang& gang, int gpu) {
     it->second.resident = std::min(it->second.resident, pageable);
     event.pageable_bytes += static_cast<std::int64_t>(pageable);
     event.resident_bytes += static_cast<std::int64_t>(it->second.resident);
+    event.coming_bytes += static_cast<std::int64_t>(it->second.coming);
     event.fixed_bytes += static_cast<std::int64_t>(node_.ledger.unpageable(session.id, gpu) +
                                                    node_.ledger.overhead(session.id, gpu));
   });
@@ -203,6 +204,9 @@ void Leases::lost(Session& session) {
   paging_.lost(session, boot_now());
   session.wants = false;  // it asks again when it is back
   update_wants(*gang);
+  for (auto& [gpu, memory] : session.memory) {
+    if (std::exchange(memory.coming, 0) != 0) memory_event(*gang, gpu);
+  }
   for (auto& [gpu, eviction] : gang->evictions) {
     if (eviction.awaiting.erase(session.id) != 0) eviction.failed = true;
     check_eviction(*gang, gpu);
@@ -378,6 +382,20 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
                                 "some chunks could not leave"});
   }
   check_eviction(*gang, gpu);
+}
+
+void Leases::on_prefetched(Session& session, const wire::Prefetched& prefetched) {
+  LeaseGang* gang = gang_of(session);
+  const int gpu = static_cast<int>(prefetched.gpu);
+  auto memory = session.memory.find(gpu);
+  if (gang == nullptr || memory == session.memory.end()) return;
+  memory->second.coming = 0;
+  memory->second.resident = prefetched.resident_bytes;
+  memory_event(*gang, gpu);
+  const auto now = boot_now();
+  paging_.prefetched(session, prefetched, now);
+  node_.usage.moved_in(gpu, prefetched.moved_bytes, not_after(now, prefetched.start_ns),
+                       not_after(now, prefetched.end_ns));
 }
 
 void Leases::check_eviction(LeaseGang& gang, int gpu) {

@@ -83,6 +83,7 @@ class Leases {
   void on_drained(Session& session, const wire::Drained& drained);
   void on_not_drained(Session& session, const wire::NotDrained& not_drained);
   void on_evicted(Session& session, const wire::Evicted& evicted);
+  void on_prefetched(Session& session, const wire::Prefetched& prefetched);
   void on_activity(Session& session, const wire::Activity& activity);
   void on_exclusive(Session& session, const std::string& reason);
   void on_exiting(Session& session);
@@ -135,6 +136,7 @@ class Leases {
   void grant(LeaseGang& gang, const policy::Decision& decision);
   void run(LeaseGang& gang, const policy::Decision& decision);
   void evict(LeaseGang& gang, const policy::Decision& decision);
+  void prefetch(LeaseGang& gang, const policy::Decision& decision);
   void hang(LeaseGang& gang, const policy::Decision& decision);
   void send_grant(LeaseGang& gang, Session& session, bool run_now);
   void trace_gang_of(const Session& session);

@@ -60,7 +60,7 @@ void Leases::carry_out(const policy::Decision& decision) {
   trace_decision(decision);
   LeaseGang* gang = find(decision.gang);
   if (gang == nullptr) return;
-  if (decision.kind != Kind::kEvict) {
+  if (decision.kind != Kind::kEvict && decision.kind != Kind::kPrefetch) {
     gang->last_decision = decision;
     gang->decided_at = boot_now();
   }
@@ -77,6 +77,8 @@ void Leases::carry_out(const policy::Decision& decision) {
       return grant(*gang, decision);
     case Kind::kRun:
       return run(*gang, decision);
+    case Kind::kPrefetch:
+      return prefetch(*gang, decision);
     case Kind::kHang:
       return hang(*gang, decision);
     case Kind::kWait:
@@ -152,19 +154,23 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
   eviction = LeaseGang::Eviction{};
   eviction.since = boot_now();
   std::uint64_t for_switch = switches_.evicting(decision.gpu, decision.bytes, eviction.since);
+  // What is on its way back goes with what is there: kEvict calls a prefetch off.
+  auto has = [&](const Session& session) {
+    const SessionMemory& memory = session.memory.at(decision.gpu);
+    return memory.resident + memory.coming;
+  };
   std::vector<Session*> sessions;
   each(gang, [&](Session& session) {
     auto it = session.memory.find(decision.gpu);
-    if (it != session.memory.end() && it->second.resident > 0) sessions.push_back(&session);
+    if (it != session.memory.end() && has(session) > 0) sessions.push_back(&session);
   });
-  std::sort(sessions.begin(), sessions.end(), [&](const Session* a, const Session* b) {
-    return a->memory.at(decision.gpu).resident > b->memory.at(decision.gpu).resident;
-  });
+  std::sort(sessions.begin(), sessions.end(),
+            [&](const Session* a, const Session* b) { return has(*a) > has(*b); });
   auto left = static_cast<std::uint64_t>(std::max<std::int64_t>(decision.bytes, 0));
   for (Session* session : sessions) {
     if (left == 0) break;
     if (session->client == nullptr) continue;
-    std::uint64_t bytes = std::min(left, session->memory.at(decision.gpu).resident);
+    std::uint64_t bytes = std::min(left, has(*session));
     wire::Evict message{static_cast<std::uint32_t>(decision.gpu), 0, bytes};
     paging_.evicting(*session, decision.gpu, gang.last_epoch, for_switch, boot_now());
     session->client->send(wire::Type::kEvict, 0, message);
@@ -174,6 +180,28 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
   fault_point("mid_evict");
   if (left > 0) eviction.failed = true;
   check_eviction(gang, decision.gpu);
+}
+
+void Leases::prefetch(LeaseGang& gang, const policy::Decision& decision) {
+  const auto rate = static_cast<std::uint64_t>(decision.bytes_per_s);
+  auto left = static_cast<std::uint64_t>(std::max<std::int64_t>(decision.bytes, 0));
+  each(gang, [&](Session& session) {
+    auto it = session.memory.find(decision.gpu);
+    const bool can = session.client != nullptr && !session.awaited &&
+                     (session.features & wire::kFeaturePrefetch) != 0;
+    if (it == session.memory.end() || !can || left == 0) return;
+    const std::uint64_t pageable = node_.ledger.pageable(session.id, decision.gpu);
+    const std::uint64_t missing = pageable - std::min(pageable, it->second.resident);
+    const std::uint64_t bytes = std::min(left, missing);
+    if (bytes == 0) return;
+    it->second.coming = bytes;
+    left -= bytes;
+    paging_.prefetching(session, decision.gpu, gang.last_epoch, boot_now());
+    session.client->send(wire::Type::kPrefetch, 0,
+                         wire::Prefetch{static_cast<std::uint32_t>(decision.gpu), 0, bytes, rate});
+  });
+  memory_event(gang, decision.gpu);  // as much as could be asked for
+  fault_point("after_prefetch");
 }
 
 void Leases::hang(LeaseGang& gang, const policy::Decision& decision) {

@@ -65,6 +65,7 @@ struct Job {
 /// A process's memory on one GPU, as it reported it. The charged figures are the ledger's.
 struct SessionMemory {
   std::uint64_t resident = 0, host = 0, unbacked = 0;
+  std::uint64_t coming = 0;  ///< asked for by kPrefetch, which is not answered yet
   std::array<std::uint64_t, wire::kMemoryKinds> kinds{};  ///< the driver's own; [0] all pageable
   /// What is pageable by kind; none from a process of an older version, which has kAlloc only.
   std::optional<wire::Kinds> pageable;
@@ -85,7 +86,8 @@ struct Session {
   ProcessIdentity process;
   ScopedFd pidfd;
   std::string command;
-  Client* client = nullptr;  ///< null while the connection is lost
+  std::uint64_t features = 0;  ///< wire::Feature, of its hello
+  Client* client = nullptr;    ///< null while the connection is lost
   SharedPage control, activity;
   std::map<int, SessionMemory> memory;     ///< by attached GPU
   std::map<int, std::uint64_t> may_leave;  ///< by GPU: bytes of which others may need the room

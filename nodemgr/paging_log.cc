@@ -88,6 +88,28 @@ void PagingLog::loaded(const Session& session, const wire::Loaded& loaded, std::
   trace_.add(record);
 }
 
+void PagingLog::prefetching(const Session& session, int gpu, wire::Epoch last_lease, Instant now) {
+  prefetches_[session.id][gpu] =
+      asked(TracePaging::Kind::kPrefetch, session, std::uint64_t{1} << gpu, last_lease, now);
+}
+
+void PagingLog::prefetched(const Session& session, const wire::Prefetched& prefetched,
+                           Instant now) {
+  auto found = prefetches_.find(session.id);
+  if (found == prefetches_.end()) return;  // it was not asked
+  auto asked = found->second.extract(static_cast<int>(prefetched.gpu));
+  if (found->second.empty()) prefetches_.erase(found);
+  if (asked.empty()) return;
+  TracePaging& record = asked.mapped();
+  take_times(record, prefetched.start_ns, prefetched.end_ns, now);
+  record.outcome = "done";
+  record.in_bytes = prefetched.moved_bytes;
+  record.untouched_bytes = prefetched.zero_bytes;
+  record.repeated_bytes = prefetched.repeated_bytes;
+  record.link_ns = prefetched.link_ns;
+  trace_.add(record);
+}
+
 void PagingLog::end_load(const Session& session, const char* outcome, Instant end) {
   auto found = loads_.find(session.id);
   if (found == loads_.end()) return;
@@ -99,6 +121,14 @@ void PagingLog::end_load(const Session& session, const char* outcome, Instant en
 
 void PagingLog::end_all(const Session& session, const char* outcome, Instant end, Instant now) {
   end_load(session, outcome, end);
+  auto prefetches = prefetches_.extract(session.id);
+  if (!prefetches.empty()) {
+    for (auto& [gpu, record] : prefetches.mapped()) {
+      record.end_ns = ns(end);
+      record.outcome = outcome;
+      trace_.add(record);
+    }
+  }
   auto found = evictions_.find(session.id);
   if (found == evictions_.end()) return;
   for (Asked& unanswered : std::exchange(found->second, {})) {

@@ -39,6 +39,10 @@ class PagingLog {
   void loading(const Session& session, std::uint64_t gpus, wire::Epoch epoch, Instant now);
   void loaded(const Session& session, const wire::Loaded& loaded, std::uint64_t gpus, Instant now);
 
+  /// kPrefetch was sent. One a GPU at a time.
+  void prefetching(const Session& session, int gpu, wire::Epoch last_lease, Instant now);
+  void prefetched(const Session& session, const wire::Prefetched& prefetched, Instant now);
+
   /// Its lease ended before it had loaded.
   void revoked(const Session& session, Instant now);
   /// Its connection is lost: whatever it does, nobody will be told when it is over.
@@ -57,6 +61,7 @@ class PagingLog {
   SwitchLog& switches_;
   std::map<SessionKey, std::deque<Asked>> evictions_;  ///< asked and not answered
   std::map<SessionKey, TracePaging> loads_;
+  std::map<SessionKey, std::map<int, TracePaging>> prefetches_;  ///< by GPU
 };
 
 }  // namespace plexrl::nodemgr

@@ -62,6 +62,7 @@ void Sessions::message(Client& client, const Packet& packet) {
     case wire::Type::kDrained:
     case wire::Type::kNotDrained:
     case wire::Type::kEvicted:
+    case wire::Type::kPrefetched:
     case wire::Type::kActivity:
     case wire::Type::kExclusive:
       return lease_message(session, packet);
@@ -279,6 +280,14 @@ void Sessions::lease_message(Session& session, const Packet& packet) {
              body.resident_bytes <= kMaxBytes && body.moved_bytes <= kMaxBytes &&
              body.untouched_bytes <= kMaxBytes;
       if (good) leases_.on_evicted(session, body);
+      break;
+    }
+    case wire::Type::kPrefetched: {
+      wire::Prefetched body{};
+      good = packet.read(body) && has_gpu(session, body.gpu) && body.resident_bytes <= kMaxBytes &&
+             body.moved_bytes <= kMaxBytes && body.zero_bytes <= kMaxBytes &&
+             body.repeated_bytes <= kMaxBytes;
+      if (good) leases_.on_prefetched(session, body);
       break;
     }
     case wire::Type::kActivity: {

@@ -15,7 +15,7 @@
 namespace plexrl::nodemgr {
 namespace {
 
-constexpr std::uint64_t kFeatures = wire::kFeatureSlabs;
+constexpr std::uint64_t kFeatures = wire::kFeatureSlabs | wire::kFeaturePrefetch;
 constexpr auto kLookForReplaced = std::chrono::seconds(1);
 
 TraceSession trace_of(const Session& session, TraceSession::Event event) {
@@ -74,6 +74,7 @@ void Sessions::hello(Client& client, const Packet& packet) {
   }
   client.session = session;
   session->client = &client;
+  session->features = hello.features;
   welcome(client, *session, packet.request);
   leases_.thaw();
 }

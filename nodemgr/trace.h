@@ -65,7 +65,7 @@ struct TraceSwitch {
 
 /// One process moved memory; what the times mean is told in trace.proto.
 struct TracePaging {
-  enum class Kind { kEvict = 1, kLoad };
+  enum class Kind { kEvict = 1, kLoad, kPrefetch };
   Kind kind{};
   std::string job_id;
   std::uint64_t gang = 0, session = 0;

@@ -47,6 +47,9 @@ void LeaseKeeper::handle(const Packet& packet) {
     case wire::Type::kEvict:
       if (const auto* evict = packet.as<wire::Evict>()) on_evict(*evict, packet.request);
       break;
+    case wire::Type::kPrefetch:
+      if (const auto* prefetch = packet.as<wire::Prefetch>()) on_prefetch(*prefetch);
+      break;
     case wire::Type::kRun:
       if (is_ours && (state_ == State::kLoaded || state_ == State::kLoading)) {
         state_ = State::kHeld;
@@ -71,6 +74,7 @@ void LeaseKeeper::on_grant(const wire::Grant& grant) {
   }
   PLEXRL_INFO(kFile, "grant epoch=%lu.%lu gpus=0x%lx", as_ulong(grant.epoch.generation),
               as_ulong(grant.epoch.counter), as_ulong(grant.gpus));
+  end_prefetch();
   epoch_ = grant.epoch;
   held_mask_ = grant.gpus;
   want_sent_ = false;
@@ -104,6 +108,7 @@ void LeaseKeeper::on_withdraw(const wire::Withdraw& withdraw) {
 }
 
 void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
+  end_prefetch();
   wire::Evicted answer{};
   answer.gpu = evict.gpu;
   answer.start_ns = boottime_ns();
@@ -124,8 +129,7 @@ void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
     answer.untouched_bytes = figures.untouched_bytes;
     answer.copy_ns = figures.copy_ns;
     answer.unmap_ns = figures.unmap_ns;
-    const RangeTable::Totals left = parts_.ranges.totals(*device);
-    answer.resident_bytes = left.resident - std::min(left.resident, left.pinned);
+    answer.resident_bytes = resident_bytes(*device);
   } else {
     answer.failed = 1;
   }
@@ -135,6 +139,39 @@ void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
               answer.failed);
   PLEXRL_FAULT_POINT("evict.before_reply");
   parts_.client.connection().send(wire::Type::kEvicted, answer, request);
+}
+
+std::uint64_t LeaseKeeper::resident_bytes(CUdevice device) const {
+  const RangeTable::Totals totals = parts_.ranges.totals(device);
+  return totals.resident - std::min(totals.resident, totals.pinned);
+}
+
+void LeaseKeeper::on_prefetch(const wire::Prefetch& prefetch) {
+  end_prefetch();
+  wire::Prefetched answer{};
+  answer.gpu = prefetch.gpu;
+  answer.start_ns = boottime_ns();
+  const auto device = parts_.devices.device_of(prefetch.gpu);
+  if (!device) return;  // a GPU that was never attached: the manager does not ask for such
+  prefetching_ = {*device, prefetch.bytes, prefetch.bytes_per_s, answer, {}};
+  PLEXRL_INFO(kFile, "prefetch gpu=%u bytes=%lu", prefetch.gpu, as_ulong(prefetch.bytes));
+  if (!is_at_rest()) end_prefetch();
+}
+
+void LeaseKeeper::end_prefetch() {
+  if (!prefetching_) return;
+  wire::Prefetched& answer = prefetching_->answer;
+  const Pager::LoadFigures& figures = prefetching_->figures;
+  answer.moved_bytes = figures.moved_bytes;
+  answer.zero_bytes = figures.zero_bytes;
+  answer.repeated_bytes = figures.repeated_bytes;
+  answer.link_ns = figures.link_ns;
+  answer.resident_bytes = resident_bytes(prefetching_->device);
+  answer.end_ns = boottime_ns();
+  PLEXRL_INFO(kFile, "prefetched gpu=%u moved=%lu", answer.gpu, as_ulong(answer.moved_bytes));
+  PLEXRL_FAULT_POINT("prefetch.before_reply");
+  parts_.client.connection().send(wire::Type::kPrefetched, answer);
+  prefetching_.reset();
 }
 
 void LeaseKeeper::on_revoked() {
@@ -170,13 +207,34 @@ std::uint64_t LeaseKeeper::step() {
 
 std::uint64_t LeaseKeeper::step_none() {
   if (parts_.gate.waiters() != 0) want_lease();
-  if (quiet_.load(std::memory_order_relaxed)) return kForever;
+  if (quiet_.load(std::memory_order_relaxed)) {
+    return prefetching_ ? step_prefetching() : kForever;
+  }
   // The lease ended without a drain of ours: nothing may be moved before all is at rest.
   if (look().finished) {
     parts_.pager.finish_loads(&load_figures_);
     quiet_.store(true, std::memory_order_release);
   }
   return kShortestRetryNs;
+}
+
+std::uint64_t LeaseKeeper::step_prefetching() {
+  Prefetching& its = *prefetching_;
+  if (its.bytes_per_s != 0) {
+    // The next run begins when those before have taken as long as they were allowed to.
+    const double due_s =
+        static_cast<double>(its.figures.moved_bytes) / static_cast<double>(its.bytes_per_s);
+    const std::uint64_t due_ns = its.answer.start_ns + static_cast<std::uint64_t>(due_s * 1e9);
+    const std::uint64_t now = boottime_ns();
+    if (due_ns > now) return due_ns - now;
+  }
+  const std::uint64_t has =
+      its.figures.moved_bytes + its.figures.zero_bytes + its.figures.repeated_bytes;
+  const std::uint64_t left = its.bytes - std::min(its.bytes, has);
+  const auto progress = parts_.pager.prefetch_step(its.device, left, &its.figures);
+  if (progress == Pager::Progress::kMore) return 0;
+  end_prefetch();
+  return kForever;
 }
 
 void LeaseKeeper::want_lease() {
@@ -409,6 +467,8 @@ void LeaseKeeper::connection_lost() {
       held_mask_ = 0;
       break;
     case State::kNone:
+      prefetching_.reset();
+      break;
     case State::kHeld:
       break;
   }

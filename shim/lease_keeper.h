@@ -28,6 +28,10 @@ namespace plexrl::shim {
 /// In kHeld the gate is open, except while memory is missing (an allocation found no HBM) or a GPU
 /// was attached that the lease does not cover. It opens only when every chunk is backed.
 ///
+/// In kNone, at rest, memory may come back before there is a lease (kPrefetch): a run of chunks a
+/// step, as fast as the manager allows. A grant, an eviction and the loss of the connection call
+/// that off; what has come stays, and the manager is told.
+///
 /// When the manager goes away the holder goes on: a drain under way is called off, a load under way
 /// is dropped and asked for again.
 ///
@@ -90,9 +94,13 @@ class LeaseKeeper {
   void on_grant(const wire::Grant& grant);
   void on_withdraw(const wire::Withdraw& withdraw);
   void on_evict(const wire::Evict& evict, std::uint64_t request);
+  void on_prefetch(const wire::Prefetch& prefetch);
   void on_revoked();
 
   std::uint64_t step_none();
+  std::uint64_t step_prefetching();
+  /// Tells the manager what has come.
+  void end_prefetch();
   std::uint64_t step_loading();
   std::uint64_t step_held();
   std::uint64_t step_draining();
@@ -107,6 +115,8 @@ class LeaseKeeper {
   void edge(bool is_busy, std::uint64_t at_ns);
   void send_exclusive();
   bool covers_all() const;
+  /// Of what may leave: without pinned chunks.
+  std::uint64_t resident_bytes(CUdevice device) const;
   Activity::Look look();
 
   Parts parts_;
@@ -128,6 +138,14 @@ class LeaseKeeper {
   Pager::LoadFigures load_figures_;
   std::uint64_t load_backoff_ns_ = 0;
   std::uint64_t lack_told_ns_ = 0;
+  struct Prefetching {
+    CUdevice device;
+    std::uint64_t bytes;        ///< asked for
+    std::uint64_t bytes_per_s;  ///< 0: no limit
+    wire::Prefetched answer;
+    Pager::LoadFigures figures;
+  };
+  std::optional<Prefetching> prefetching_;
   bool loaded_due_ = false;  ///< kLoaded is owed for the current epoch
 
   std::atomic<const char*> exclusive_reason_{nullptr};

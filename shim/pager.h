@@ -85,6 +85,11 @@ class Pager {
   /// kNoMemory with none in flight either.
   Progress load_step(CUdevice device, LoadFigures* figures);
 
+  /// Loads a run of missing chunks of `device`, at most `most` bytes, and waits for it: nothing is
+  /// in flight between two steps. kDone when none is missing, or none so small, or exit() has
+  /// begun.
+  Progress prefetch_step(CUdevice device, std::uint64_t most, LoadFigures* figures);
+
   /// Waits for the copies of a load that is not gone on with: the lease is about to end.
   void finish_loads(LoadFigures* figures);
 
@@ -196,7 +201,7 @@ class Pager {
   bool issue(Lane& lane, CUstream stream, InFlight move);
 
   // Loading.
-  Progress load_run(CUdevice device, Lane& lane, LoadFigures* figures);
+  Progress load_run(CUdevice device, Lane& lane, std::uint64_t most, LoadFigures* figures);
   Progress back_without_context(CUdevice device, LoadFigures* figures);
   /// Creates and maps chunks of the claim until one fails, gives access to them all, shortens the
   /// claim to those that are ready and settles the others as they were.

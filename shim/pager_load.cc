@@ -17,6 +17,18 @@ constexpr std::size_t kMostRunChunks = 8;
 /// run hide behind copies, and one that is only about to end.
 constexpr std::size_t kMostRuns = 3;
 
+/// How many of the claim's first chunks have no more than `most` bytes together.
+std::size_t count_within(const RangeTable::Claim& claim, std::uint64_t most) {
+  std::uint64_t sum = 0;
+  std::size_t count = 0;
+  while (count < claim.count) {
+    sum += claim.range->chunks[claim.first + count].bytes;
+    if (sum > most) break;
+    ++count;
+  }
+  return count;
+}
+
 bool has_copies(const RangeTable::Claim& claim) {
   return std::find(claim.came_from.begin(), claim.came_from.end(), ChunkState::kHost) !=
          claim.came_from.end();
@@ -30,10 +42,24 @@ Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
   const RelaxedCapture relaxed;
   if (!open_lane(device, lane)) return back_without_context(device, figures);
   const PushedContext pushed(lane.context);
-  const Progress progress = load_run(device, lane, figures);
+  const Progress progress = load_run(device, lane, ~std::uint64_t{0}, figures);
   // The lease may have to end before there is memory for the rest: nothing stays on its way.
   while (progress == Progress::kNoMemory && !lane.in_flight.empty()) {
     settle_oldest_load(lane, figures);
+  }
+  return progress;
+}
+
+Pager::Progress Pager::prefetch_step(CUdevice device, std::uint64_t most, LoadFigures* figures) {
+  const std::lock_guard lock(mutex_);
+  if (is_exiting()) return Progress::kDone;
+  Lane& lane = lanes_[device];
+  const RelaxedCapture relaxed;
+  if (!open_lane(device, lane)) return Progress::kNoMemory;
+  const PushedContext pushed(lane.context);
+  Progress progress = load_run(device, lane, most, figures);
+  while (!lane.in_flight.empty()) {
+    if (settle_oldest_load(lane, figures) != Progress::kMore) progress = Progress::kNoMemory;
   }
   return progress;
 }
@@ -56,8 +82,14 @@ Pager::Progress Pager::back_without_context(CUdevice device, LoadFigures* figure
   return claim->count == wanted ? Progress::kMore : Progress::kNoMemory;
 }
 
-Pager::Progress Pager::load_run(CUdevice device, Lane& lane, LoadFigures* figures) {
+Pager::Progress Pager::load_run(CUdevice device, Lane& lane, std::uint64_t most,
+                                LoadFigures* figures) {
   auto claim = ranges_.claim_missing(device, kMostRunChunks);
+  if (claim) {
+    const std::size_t allowed = count_within(*claim, most);
+    if (allowed < claim->count) shorten(&*claim, allowed);
+    if (allowed == 0) claim.reset();
+  }
   if (!claim) {
     if (lane.in_flight.empty()) return Progress::kDone;
     return settle_oldest_load(lane, figures);

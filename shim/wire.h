@@ -52,7 +52,7 @@ enum Feature : std::uint64_t {
   kFeatureSlabs = 1u << 0,       ///< host memory comes from the manager as memfds
   kFeatureExchange = 1u << 1,    ///< full-duplex exchange by credits (reserved)
   kFeatureGangSlots = 1u << 2,   ///< prepare / vote / commit / start over nodes (reserved)
-  kFeaturePrefetch = 1u << 3,    ///< kPrefetch (reserved)
+  kFeaturePrefetch = 1u << 3,    ///< kPrefetch
   kFeatureCheckpoint = 1u << 4,  ///< driver checkpointing (reserved)
 };
 
@@ -120,8 +120,10 @@ enum class Type : std::uint16_t {
   kActivity,           ///< Activity: edges of busy and idle since the last one
   kExclusive,          ///< Exclusive, no answer: this process can't be cut from now on
   kPaged,              ///< Paged, no answer: more about the kEvicted or kLoaded that is sent next
-  // Reserved numbers: 0x400..0x41f exchange credits, 0x500..0x51f gang slots over nodes,
-  // 0x600..0x61f prefetch.
+  // Reserved numbers: 0x400..0x41f exchange credits, 0x500..0x51f gang slots over nodes.
+  // With kFeaturePrefetch.
+  kPrefetch = 0x600,  ///< Prefetch -> kPrefetched
+  kPrefetched,        ///< Prefetched; before the kLoaded or kEvicted that it was called off for
 };
 
 struct Header {
@@ -467,6 +469,26 @@ struct Evicted {
   std::uint64_t resident_bytes;  ///< left
   std::uint64_t start_ns, end_ns;
   std::uint64_t copy_ns, unmap_ns;  ///< stages, within start..end
+};
+
+/// Memory may come back although the process has no lease, until it gets one, has to evict, or
+/// exits.
+struct Prefetch {
+  std::uint32_t gpu;
+  std::uint32_t reserved;
+  std::uint64_t bytes;        ///< at most so many
+  std::uint64_t bytes_per_s;  ///< over the link, no more than that; 0: as fast as it goes
+};
+
+struct Prefetched {
+  std::uint32_t gpu;
+  std::uint32_t reserved;
+  std::uint64_t moved_bytes;
+  std::uint64_t zero_bytes;      ///< backed without a copy
+  std::uint64_t repeated_bytes;  ///< filled
+  std::uint64_t resident_bytes;  ///< now
+  std::uint64_t start_ns, end_ns;
+  std::uint64_t link_ns;  ///< as in Paged
 };
 
 /// Figures that kEvicted and kLoaded, whose size is fixed, have no place for.

@@ -119,12 +119,36 @@ void VirtualNode::pause(Live& live, Instant now) {
   ++live.life;
 }
 
+void VirtualNode::prefetch(Live& live, const policy::Decision& decision, Instant now) {
+  const double rate = std::min(moves_.in_bytes_per_s, decision.bytes_per_s);
+  const Duration took = moves_.in_fixed + from_seconds(static_cast<double>(decision.bytes) / rate);
+  const Later end{now + took, order_++,     What::kPrefetched, decision.gang,
+                  0,          decision.gpu, decision.bytes,    took};
+  live.prefetches.insert_or_assign(decision.gpu, end);
+  queue_.push(end);
+}
+
+std::map<int, std::int64_t> VirtualNode::end_prefetches(GangId id, Live& live, Instant now) {
+  std::map<int, std::int64_t> came;
+  for (const auto& [gpu, end] : std::exchange(live.prefetches, {})) {
+    const double left = static_cast<double>((end.at - now).count()) /
+                        static_cast<double>(std::max<std::int64_t>(1, end.took.count()));
+    came[gpu] =
+        static_cast<std::int64_t>(static_cast<double>(end.bytes) * std::clamp(1 - left, 0.0, 1.0));
+    live.totals.in_bytes += came[gpu];
+    memory_event(id, live, gpu, state_.find(id)->memory[gpu].resident + came[gpu]);
+  }
+  return came;
+}
+
 void VirtualNode::load(GangId id, Live& live, Instant now) {
   std::int64_t most = 0;
   std::int64_t in_all = 0;
+  std::map<int, std::int64_t> came = end_prefetches(id, live, now);
   for (const auto& [gpu, memory] : state_.find(id)->memory) {
-    most = std::max(most, memory.missing());
-    in_all += memory.missing();
+    const std::int64_t missing = memory.missing() - came[gpu];
+    most = std::max(most, missing);
+    in_all += missing;
   }
   live.totals.in_bytes += in_all;
   Duration took = moves_.in_fixed + from_seconds(static_cast<double>(most) / moves_.in_bytes_per_s);
@@ -140,7 +164,7 @@ void VirtualNode::load(GangId id, Live& live, Instant now) {
 bool VirtualNode::has_room(GangId id) {
   const auto& memory = state_.find(id)->memory;
   return std::all_of(memory.begin(), memory.end(), [&](const auto& entry) {
-    return entry.second.missing() <= std::max<std::int64_t>(0, state_.free_bytes(entry.first));
+    return entry.second.lacking() <= std::max<std::int64_t>(0, state_.free_bytes(entry.first));
   });
 }
 
@@ -190,6 +214,13 @@ void VirtualNode::happen(const Later& what, Instant now, std::vector<Finished>& 
     case What::kLoaded:
       if (what.number == live.loads) end_load(what.gang, live, what);
       break;
+    case What::kPrefetched: {
+      // One that was called off since is not there any more, or is another.
+      auto prefetch = live.prefetches.find(what.gpu);
+      const bool is_due = prefetch != live.prefetches.end() && prefetch->second.at <= now;
+      if (is_due) end_prefetches(what.gang, live, now);
+      break;
+    }
     case What::kEvicted: {
       std::int64_t resident = state_.find(what.gang)->memory[what.gpu].resident;
       memory_event(what.gang, live, what.gpu, std::max<std::int64_t>(0, resident - what.bytes));
@@ -229,7 +260,11 @@ void VirtualNode::carry_out(const policy::Decision& decision, Instant now) {
     case policy::Decision::Kind::kReopen:
       go_on(decision.gang, live, now);
       break;
+    case policy::Decision::Kind::kPrefetch:
+      prefetch(live, decision, now);
+      break;
     case policy::Decision::Kind::kEvict: {
+      end_prefetches(decision.gang, live, now);
       Duration took = moves_.out_fixed +
                       from_seconds(static_cast<double>(decision.bytes) / moves_.out_bytes_per_s);
       live.totals.out_bytes += decision.bytes;

@@ -78,7 +78,7 @@ class VirtualNode {
   const nodemgr::policy::State& state() const { return state_; }
 
  private:
-  enum class What : std::uint8_t { kBurstEnd, kIdleEdge, kDrained, kLoaded, kEvicted };
+  enum class What : std::uint8_t { kBurstEnd, kIdleEdge, kDrained, kLoaded, kEvicted, kPrefetched };
   struct Later {
     Instant at;
     std::uint64_t order;
@@ -101,6 +101,7 @@ class VirtualNode {
     Duration work{0};
     std::uint64_t life = 0;            ///< outdates scheduled ends
     std::uint64_t loads = 0;           ///< outdates scheduled ends of loads
+    std::map<int, Later> prefetches;   ///< under way, by GPU
     std::optional<Later> awaits_room;  ///< the end of a load that waits for what others give up
     GangTotals totals;
   };
@@ -114,6 +115,9 @@ class VirtualNode {
   void go_on(GangId id, Live& live, Instant now);
   void pause(Live& live, Instant now);
   void load(GangId id, Live& live, Instant now);
+  void prefetch(Live& live, const nodemgr::policy::Decision& decision, Instant now);
+  /// Over, or called off; what has come by now stays. Bytes by GPU.
+  std::map<int, std::int64_t> end_prefetches(GangId id, Live& live, Instant now);
   bool has_room(GangId id);
   void end_load(GangId id, Live& live, const Later& what);
   void go_on_loading(Instant now);

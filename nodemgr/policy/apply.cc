@@ -144,6 +144,7 @@ struct Applier {
       sum.pageable += memory.pageable;
       sum.fixed += memory.fixed;
       sum.resident += memory.resident;
+      sum.coming += memory.coming;
       sum.evict_asked += memory.evict_asked;
       sum.evict_deadline = std::max(sum.evict_deadline, memory.evict_deadline);
       sum.leaving |= memory.leaving;
@@ -169,6 +170,7 @@ struct Applier {
     memory.pageable = e.pageable_bytes;
     memory.fixed = e.fixed_bytes;
     memory.resident = e.resident_bytes;
+    memory.coming = e.coming_bytes;
   }
 
   void operator()(const WantsChanged& e) {

@@ -18,6 +18,9 @@ struct Config {
   /// Where every job always wants the GPU, switching takes at most this share of its time: the
   /// quantum is long enough for it. Gaps are given away by their own worth (gap_profile.h).
   double switch_share = 0.05;
+  /// Of the link's measured rate, so much is for memory that comes back before its gang asks for
+  /// the GPU; 0: none comes back before.
+  double prefetch_share = 0.5;
   /// No gang that competes with holders that can be cut waits longer in one stretch.
   Duration max_wait = 120s;
   /// A holder that others wait for, and that finishes nothing for so long while it can't be cut, is

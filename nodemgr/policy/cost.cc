@@ -13,6 +13,13 @@ std::int64_t missing_on(const Gang& gang, int gpu) {
   return it == gang.memory.end() ? 0 : it->second.missing();
 }
 
+/// Bytes that others have to give up before all of the gang's memory is there.
+std::int64_t short_on(const State& state, const Gang& gang, int gpu) {
+  auto it = gang.memory.find(gpu);
+  if (it == gang.memory.end()) return 0;
+  return std::max<std::int64_t>(0, it->second.lacking() - state.free_bytes(gpu));
+}
+
 /// Out and in go at the same time; what comes in last waits for what leaves last.
 double exchange_ns(const Gpu& gpu, std::int64_t out, std::int64_t in) {
   const std::int64_t last = std::min({in, out, kExchangeUnit});
@@ -37,7 +44,7 @@ Duration switch_cost(const State& state, const Gang& holder, const Gang& newcome
   for (const auto& [gpu, info] : state.gpus) {
     if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
     std::int64_t in = missing_on(newcomer, gpu);
-    std::int64_t out = std::max<std::int64_t>(0, in - state.free_bytes(gpu));
+    std::int64_t out = short_on(state, newcomer, gpu);
     worst = std::max(worst, exchange_ns(info, out, in));
   }
   return kHandoff + Duration(static_cast<std::int64_t>(worst + holder.drain_ns));
@@ -48,7 +55,7 @@ Duration return_cost(const State& state, const Gang& newcomer) {
   for (const auto& [gpu, info] : state.gpus) {
     if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
     // What left for the newcomer comes back, and as much of the newcomer has to leave for it.
-    std::int64_t out = std::max<std::int64_t>(0, missing_on(newcomer, gpu) - state.free_bytes(gpu));
+    std::int64_t out = short_on(state, newcomer, gpu);
     back = std::max(back, exchange_ns(info, out, out));
   }
   return kHandoff + Duration(static_cast<std::int64_t>(back + newcomer.drain_ns));

@@ -10,6 +10,8 @@ const char* decision_name(Decision::Kind kind) {
       return "reopen";
     case Decision::Kind::kRevoke:
       return "revoke";
+    case Decision::Kind::kPrefetch:
+      return "prefetch";
     case Decision::Kind::kEvict:
       return "evict";
     case Decision::Kind::kGrant:

@@ -61,6 +61,7 @@ struct MemoryChanged {
   std::int64_t pageable_bytes = 0;
   std::int64_t fixed_bytes = 0;
   std::int64_t resident_bytes = 0;
+  std::int64_t coming_bytes = 0;  ///< of a kPrefetch that is under way
 };
 
 /// A thread waits at the gate since `since`; or (`wants` false) the one that waited is gone.

@@ -2,10 +2,24 @@
 
 #include <algorithm>
 
+#include "nodemgr/policy/wake.h"
+
 namespace plexrl::nodemgr::policy {
 namespace {
 
 constexpr double kSlowestBytesPerNs = 0.1;  // 100 MB/s
+
+/// When the gang is expected to need its memory: as predicted (wake.h); where nothing is known, as
+/// far ahead as its last use lies back, which is least recently used first.
+Instant next_use(const Gang& gang, Instant now) {
+  if (gang.phase == Phase::kWaiting && !gang.is_kept_paused()) return now;
+  return predicted_wake(gang, now).value_or(now + (now - gang.lease_ended));
+}
+
+bool is_better(const Gang& victim, const Gang& other, Instant now) {
+  const Instant one = next_use(victim, now), two = next_use(other, now);
+  return one != two ? one > two : victim.lease_ended < other.lease_ended;
+}
 
 Decision ask(const State& state, Gang& victim, const Gang& newcomer, int gpu, std::int64_t bytes,
              std::int64_t short_bytes, const char* reason, Instant now) {
@@ -26,6 +40,7 @@ Decision ask(const State& state, Gang& victim, const Gang& newcomer, int gpu, st
       {"short_bytes", static_cast<double>(short_bytes)},
       {"resident_bytes", static_cast<double>(memory.resident)},
       {"unused_ns", static_cast<double>((now - victim.lease_ended).count())},
+      {"next_use_in_ns", static_cast<double>((next_use(victim, now) - now).count())},
       {"out_ns_per_byte", state.gpus.at(gpu).out_ns_per_byte},
   };
   return decision;
@@ -43,7 +58,7 @@ std::int64_t leaving_bytes(State& state, int gpu, Instant now, Instant& wake) {
       memory.evict_not_before = now + state.config.evict_patience;
       continue;
     }
-    leaving += std::min(memory.evict_asked, memory.resident);
+    leaving += std::min(memory.evict_asked, memory.taken());
     wake = std::min(wake, memory.evict_deadline);
   }
   return leaving;
@@ -59,8 +74,8 @@ Gang* next_victim(State& state, int gpu, const Gang& newcomer, Instant now) {
     auto it = gang.memory.find(gpu);
     if (it == gang.memory.end()) continue;
     const GangMemory& memory = it->second;
-    if (memory.resident <= 0 || memory.leaving || now < memory.evict_not_before) continue;
-    if (best == nullptr || gang.lease_ended < best->lease_ended) best = &gang;
+    if (memory.taken() <= 0 || memory.leaving || now < memory.evict_not_before) continue;
+    if (best == nullptr || is_better(gang, *best, now)) best = &gang;
   }
   return best;
 }
@@ -76,7 +91,7 @@ Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_
   while (left > 0) {
     Gang* victim = next_victim(state, gpu, newcomer, now);
     if (victim == nullptr) break;
-    std::int64_t bytes = std::min(left, victim->memory[gpu].resident);
+    std::int64_t bytes = std::min(left, victim->memory[gpu].taken());
     out.push_back(ask(state, *victim, newcomer, gpu, bytes, short_bytes, reason, now));
     wake = std::min(wake, victim->memory[gpu].evict_deadline);
     left -= bytes;

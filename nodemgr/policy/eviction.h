@@ -14,10 +14,10 @@ enum class Room {
   kNone,     ///< nobody is left to ask, and it does not fit
 };
 
-/// Makes room on one GPU: asks gangs that hold no lease, least recently used first, for just as
-/// many bytes as `newcomer` lacks, and appends the kEvict decisions. Evictions past their deadline
-/// are given up, and their gang is not asked again for a while. `wake` is lowered to the next
-/// deadline.
+/// Makes room on one GPU: asks gangs that hold no lease, those first that are expected to need
+/// their memory last (of which nothing is known, least recently used first), for just as many bytes
+/// as `newcomer` lacks, and appends the kEvict decisions. Evictions past their deadline are given
+/// up, and their gang is not asked again for a while. `wake` is lowered to the next deadline.
 Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_bytes,
                const char* reason, Instant now, std::vector<Decision>& out, Instant& wake);
 

@@ -8,7 +8,7 @@ std::int64_t State::free_bytes(int gpu) const {
   std::int64_t free = it->second.usable - it->second.departing;
   for (const auto& [id, gang] : gangs) {
     auto memory = gang.memory.find(gpu);
-    if (memory != gang.memory.end()) free -= memory->second.fixed + memory->second.resident;
+    if (memory != gang.memory.end()) free -= memory->second.fixed + memory->second.taken();
   }
   return free;
 }

@@ -17,12 +17,19 @@ struct GangMemory {
   std::int64_t fixed = 0;
   std::int64_t resident = 0;
 
+  std::int64_t coming = 0;  ///< bytes on their way in before the gang has a lease (kPrefetch)
+  Instant prefetch_not_before{0};
+
   std::int64_t evict_asked = 0;  ///< bytes on their way out; 0: none, or given up waiting for them
   bool leaving = false;          ///< asked to evict, and not all of its processes have answered
   Instant evict_deadline{0};
   Instant evict_not_before{0};  ///< after a failure or silence
 
   std::int64_t missing() const { return pageable > resident ? pageable - resident : 0; }
+  /// Bytes of HBM that are its own, or are about to be.
+  std::int64_t taken() const { return resident + coming; }
+  /// Bytes of HBM that it needs beside those to run.
+  std::int64_t lacking() const { return pageable > taken() ? pageable - taken() : 0; }
 };
 
 /// One gang. Its lease covers `held`; `gpus` is what it needs to run.

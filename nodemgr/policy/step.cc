@@ -8,6 +8,7 @@
 #include "nodemgr/policy/cost.h"
 #include "nodemgr/policy/eviction.h"
 #include "nodemgr/policy/order.h"
+#include "nodemgr/policy/prefetch.h"
 #include "nodemgr/policy/withdrawal.h"
 
 namespace plexrl::nodemgr::policy {
@@ -110,7 +111,7 @@ struct Planner {
         if ((gang.held & gpu_bit(gpu)) == 0) continue;
         missing_in_all += memory.missing();
         Instant deadline = kNever;
-        const Room room = make_room(state, gang, gpu, memory.missing(),
+        const Room room = make_room(state, gang, gpu, memory.lacking(),
                                     loads ? "newcomer lacks room" : "holder grows", now,
                                     result.decisions, deadline);
         coming |= room == Room::kLeaving || room == Room::kComing;
@@ -173,7 +174,7 @@ struct Planner {
     for (const auto& [gpu, memory] : gang.memory) {
       if ((gang.gpus & gpu_bit(gpu)) == 0) continue;
       missing += memory.missing();
-      leaving += std::max<std::int64_t>(0, memory.missing() - state.free_bytes(gpu));
+      leaving += std::max<std::int64_t>(0, memory.lacking() - state.free_bytes(gpu));
     }
     Decision decision;
     decision.kind = Decision::Kind::kGrant;
@@ -207,7 +208,7 @@ struct Planner {
     for (auto& [gpu, memory] : gang.memory) {
       if ((gang.gpus & gpu_bit(gpu)) == 0) continue;
       Instant deadline = kNever;
-      Room room = make_room(state, gang, gpu, memory.missing(), "newcomer lacks room", now,
+      Room room = make_room(state, gang, gpu, memory.lacking(), "newcomer lacks room", now,
                             result.decisions, deadline);
       if (deadline != kNever) wake(deadline);
       if (room == Room::kNone) {
@@ -218,7 +219,7 @@ struct Planner {
         claimed &= ~gang.gpus;
         wake(gang.not_before);
         wait(gang, kNoGang, "no room on GPU " + std::to_string(gpu),
-             {{"needed_bytes", static_cast<double>(memory.missing())},
+             {{"needed_bytes", static_cast<double>(memory.lacking())},
               {"free_bytes", static_cast<double>(state.free_bytes(gpu))}});
         return;
       }
@@ -349,6 +350,7 @@ StepResult step(State& state, std::span<const Event> events, Instant now, std::u
   planner.relieve_overfull_gpus();
   std::vector<Gang*> waiters = waiting_in_order(state, now);
   for (Gang* waiter : waiters) planner.consider(*waiter);
+  prefetch(state, now, result.decisions, result.wake_at);
   // The order changes when a wait becomes urgent.
   for (Gang* waiter : waiters) planner.wake(urgent_at(state, *waiter));
   return result;

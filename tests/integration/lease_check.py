@@ -2,14 +2,15 @@
 
 The device log (PLEXRL_SIMGPU log=FILE) has a JSON line for each piece of work: pid, gpu, stream, kind, bytes, start_ns, end_ns.
 `plexrl-trace export --format json` has the states of each gang, which process belongs to which gang since when, and a window for each
-time that a process moved memory out (evict) or in (load). Both use CLOCK_BOOTTIME. The rules (docs/architecture.md, invariant 3):
+time that a process moved memory out (evict) or in (load, prefetch). Both use CLOCK_BOOTTIME. The rules (docs/architecture.md, invariant 3):
 
 1. What a process submitted runs only while its gang is running or draining.
 2. The pager's copies out of a process lie in an evict window of that process and GPU, and so does all that hashes its chunks; its
-   copies in, and its fills of chunks of one repeated word, lie in a load window.
+   copies in, and its fills of chunks of one repeated word, lie in a load or prefetch window.
 3. While memory of a process leaves, all of its gang is at rest: from when the manager asked to when it was told, nothing of any
-   process of the gang runs but copies out and hashes.
-4. Memory leaves only gangs without a lease, and comes only to gangs with one.
+   process of the gang runs but copies out and hashes, and copies in of a prefetch that ends with that.
+4. Memory leaves only gangs without a lease, and comes only to gangs with one, or to those that were asked to prefetch while they
+   had none.
 5. A window's bytes are those of the copies in it.
 """
 import collections
@@ -18,7 +19,8 @@ import json
 OPEN = ("running", "draining")
 LEASE = (*OPEN, "loading")
 CHUNK = 2 << 20
-DIRECTION = {"d2h": "evict", "h2d": "load", "memset": "load"}  # of the pager's work with whole chunks
+IN = ("load", "prefetch")
+DIRECTION = {"d2h": ("evict",), "h2d": IN, "memset": IN}  # the windows of the pager's work with whole chunks
 HASH_KERNEL = "plexrl_chunk_hash"
 FOREVER = float("inf")
 
@@ -92,7 +94,7 @@ class Window:
         self.manager_span = (record["asked_mono_ns"], record["told_mono_ns"])
 
     def takes(self, piece):
-        return (piece["pid"] == self.pid and piece["gpu"] in self.gpus and DIRECTION.get(piece["kind"]) == self.kind
+        return (piece["pid"] == self.pid and piece["gpu"] in self.gpus and self.kind in DIRECTION.get(piece["kind"], ())
                 and inside(span_of(piece), [self.span]))
 
     def __str__(self):
@@ -149,7 +151,7 @@ def violations(trace, work, lenders=None):
             nearest = min(open_spans[pid], key=lambda span: abs(span[0] - piece["start_ns"]), default=None)
             yield f"outside its lease (nearest {nearest}): {piece}"
     for window in windows:
-        yield from window_violations(window, gangs, work, pagers, hashers, moved[window])
+        yield from window_violations(window, windows, gangs, work, (pagers, hashers), moved[window])
 
 
 def evictions_and_restores(moves):
@@ -158,19 +160,26 @@ def evictions_and_restores(moves):
     def leases(kind):
         means = ("out_bytes", "in_bytes", "repeated_bytes", "unchanged_bytes")
         return len({move["epoch"] for move in moves if move["kind"] == kind and any(move[by] > 0 for by in means)})
-    return leases("evict"), leases("load")
+    return leases("evict"), leases("load")  # what was prefetched may leave again unused
 
 
-def window_violations(window, gangs, work, pagers, hashers, moved):
+def window_violations(window, windows, gangs, work, streams, moved):
+    pagers, hashers = streams
     if window.kind == "evict":
+        prefetches = [other for other in windows if other.kind == "prefetch"]
         for piece in work:
             leaves = piece["kind"] == "d2h" and stream_of(piece) in pagers or stream_of(piece) in hashers
-            if (not leaves and overlap(window.manager_span, span_of(piece))
+            called_off = stream_of(piece) in pagers and any(prefetch.takes(piece) for prefetch in prefetches)
+            if (not leaves and not called_off and overlap(window.manager_span, span_of(piece))
                     and gangs.was_in(piece["pid"], window.gang, span_of(piece))):
                 yield f"not at rest in the {window}: {piece}"
         for span in gangs.spans(window.gang, LEASE):
             if overlap(window.manager_span, span):
                 yield f"its gang had a lease {span} in the {window}"
+    elif window.kind == "prefetch":
+        for span in gangs.spans(window.gang, OPEN):
+            if overlap(window.span, span):
+                yield f"its gang ran {span} in the {window}"
     elif not inside(window.span, gangs.spans(window.gang, LEASE)):
         yield f"its gang had no lease in the {window}"
     told = window.record["out_bytes" if window.kind == "evict" else "in_bytes"]

@@ -21,7 +21,7 @@ def state(gang, name, start, end):
 def window(kind, pid, gang, asked, start, end, told, size, outcome="done", gpus=(0,)):
     return {"kind": kind, "pid": pid, "gang": gang, "gpus": list(gpus), "outcome": outcome, "asked_mono_ns": asked,
             "start_mono_ns": start, "end_mono_ns": end, "told_mono_ns": told, "out_bytes": size if kind == "evict" else 0,
-            "in_bytes": size if kind == "load" else 0}
+            "in_bytes": 0 if kind == "evict" else size}
 
 
 def process(pid, gang, since=0):
@@ -63,6 +63,30 @@ class LeaseCheck(unittest.TestCase):
                       piece(A, "kernel", 112, 113, **hashed), piece(A, "d2h", 113, 114, HASHER, 64),
                       piece(A, "memset", 206, 207, PAGER, CHUNK)]
         self.expect()
+
+    def prefetched(self, start, end):
+        """A chunk of A comes back in [start, end] instead of with its load."""
+        self.trace["paging"][2] = window("load", A, "1", 204, 206, 220, 222, CHUNK)
+        self.trace["paging"].append(window("prefetch", A, "1", start - 2, start, end, end + 2, CHUNK))
+        self.work = [p for p in self.work if (p["pid"], p["start_ns"]) != (A, 206)] + [piece(A, "h2d", start, end, PAGER, CHUNK)]
+
+    def test_a_prefetch_under_the_lease_of_another(self):
+        self.prefetched(160, 170)
+        self.expect()
+
+    def test_a_prefetch_while_its_own_gang_runs(self):
+        self.prefetched(260, 270)
+        self.expect("its gang ran")
+
+    def test_a_prefetch_that_an_eviction_calls_off(self):
+        self.trace["paging"] += [window("prefetch", A, "1", 158, 160, 165, 169, CHUNK), window("evict", A, "1", 162, 166, 168, 170, CHUNK)]
+        self.work += [piece(A, "h2d", 160, 164, PAGER, CHUNK), piece(A, "d2h", 166, 168, PAGER, CHUNK)]
+        self.expect()
+
+    def test_a_copy_in_after_the_prefetch(self):
+        self.prefetched(160, 170)
+        self.work.append(piece(A, "h2d", 171, 175, PAGER, CHUNK))
+        self.expect("outside its windows")
 
     def test_a_hash_after_the_window(self):
         self.work.append(piece(A, "kernel", 119, 121, HASHER, name=lease_check.HASH_KERNEL))

@@ -226,6 +226,7 @@ void read_policy(Object& root, std::string& error, nodemgr::policy::Config& poli
   time("max_wait_s", policy.max_wait);
   time("drain_budget_s", policy.drain_budget);
   policy.quantum_factor = object.number("quantum_factor", policy.quantum_factor, 0, 1e12);
+  policy.prefetch_share = object.number("prefetch_share", policy.prefetch_share, 0, 1);
   policy.switch_share = object.number("switch_share", policy.switch_share, 0.01, 1);
 }
 

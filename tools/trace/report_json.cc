@@ -117,6 +117,8 @@ std::string paging_name(const PagingRecord& record) {
       return "evict";
     case PagingRecord::LOAD:
       return "load";
+    case PagingRecord::PREFETCH:
+      return "prefetch";
     default:
       return "unknown";
   }

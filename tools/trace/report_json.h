@@ -32,7 +32,7 @@ Json problem_list(const Model& model);
 /// An epoch as users see it: "3.17" (generation.counter); empty for none.
 std::string epoch_text(std::uint64_t generation, std::uint64_t counter);
 
-/// "evict" or "load"; "unknown" for a kind that this version doesn't know.
+/// "evict", "load" or "prefetch"; "unknown" for a kind that this version doesn't know.
 std::string paging_name(const PagingRecord& record);
 
 /// Indices of the GPUs in a mask.

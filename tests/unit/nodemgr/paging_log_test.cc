@@ -202,6 +202,34 @@ TEST_F(PagingLogTest, ALoadEndsWhenItIsToldOrRevokedOrBeginsAnew) {
   EXPECT_EQ(all[2].end_ns(), ns(21s));
 }
 
+TEST_F(PagingLogTest, APrefetchIsAWindowOfItsOwn) {
+  wire::Prefetched prefetched{};
+  paging->prefetched(a1, prefetched, 9s);  // nobody asked
+  paging->prefetching(a1, 0, kLast, 10s);
+  prefetched.moved_bytes = 5;
+  prefetched.zero_bytes = 6;
+  prefetched.start_ns = ns(9s);
+  prefetched.end_ns = ns(12s);
+  paging->prefetched(a1, prefetched, 13s);
+  paging->prefetching(a1, 0, kLast, 20s);
+  paging->prefetching(b, 0, kLast, 20s);
+  paging->lost(a1, 21s);
+  paging->died(b, 22s);
+  const auto all = windows();
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].kind(), PagingRecord::PREFETCH);
+  EXPECT_EQ(all[0].outcome(), "done");
+  EXPECT_EQ(all[0].epoch().counter(), kLast.counter);
+  EXPECT_EQ(all[0].start_ns(), ns(10s)) << "not before it was asked";
+  EXPECT_EQ(all[0].end_ns(), ns(12s));
+  EXPECT_EQ(all[0].in_bytes(), 5u);
+  EXPECT_EQ(all[0].untouched_bytes(), 6u);
+  EXPECT_EQ(all[1].outcome(), "lost");
+  EXPECT_EQ(all[1].end_ns(), 0u);
+  EXPECT_EQ(all[2].outcome(), "died");
+  EXPECT_EQ(all[2].end_ns(), ns(22s));
+}
+
 TEST_F(PagingLogTest, ASwitchCountsWhoIsStillLeavingWhenTheNewcomerRuns) {
   const std::uint64_t change = change_holder();
   paging->evicting(a1, 0, kLast, change, 11s);

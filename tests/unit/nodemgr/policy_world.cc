@@ -49,6 +49,11 @@ void World::go_on(GangId id) {
   later(fake.burst_left, What::kBurstEnd, id, ++fake.life);
 }
 
+void World::call_off_prefetches(GangId id) {
+  ++fakes_[id].prefetches;
+  for (auto& [gpu, memory] : state_.find(id)->memory) memory.coming = 0;
+}
+
 void World::happen(const Later& what, std::vector<Event>& events) {
   Fake& fake = fakes_[what.gang];
   const Habit& habit = fake.habit;
@@ -93,7 +98,7 @@ void World::happen(const Later& what, std::vector<Event>& events) {
       if (what.number != fake.loads) break;
       bool has_room = true;
       for (auto& [gpu, memory] : gang->memory) {
-        has_room &= memory.missing() <= std::max<std::int64_t>(0, state_.free_bytes(gpu));
+        has_room &= memory.lacking() <= std::max<std::int64_t>(0, state_.free_bytes(gpu));
       }
       if (!has_room) {  // others are still leaving
         later(Duration{1000}, What::kLoaded, what.gang, what.number, 0, what.bytes);
@@ -108,8 +113,14 @@ void World::happen(const Later& what, std::vector<Event>& events) {
       events.push_back(GangLoaded{what.gang, what.bytes, Duration(what.bytes)});
       break;
     }
+    case What::kPrefetched: {
+      if (what.number != fake.prefetches) break;
+      const std::int64_t resident = gang->memory[what.gpu].resident + what.bytes;
+      events.push_back(MemoryChanged{what.gang, what.gpu, habit.bytes, 0, resident});
+      break;
+    }
     case What::kEvicted: {
-      std::int64_t left = gang->memory[what.gpu].resident - what.bytes;
+      std::int64_t left = std::max<std::int64_t>(0, gang->memory[what.gpu].resident - what.bytes);
       events.push_back(MemoryChanged{what.gang, what.gpu, habit.bytes, 0, left});
       events.push_back(GangEvicted{what.gang, what.gpu, false, what.bytes, Duration(what.bytes)});
       break;
@@ -153,6 +164,7 @@ void World::carry_out(const Decision& decision) {
         longest_wait_[decision.gang] = std::max(longest_wait_[decision.gang], waited);
       }
       if (decision.gpus != fake.habit.gpus) breach("a lease came in part");
+      call_off_prefetches(decision.gang);
       if (decision.run_now) {
         go_on(decision.gang);
         break;
@@ -166,7 +178,14 @@ void World::carry_out(const Decision& decision) {
     case Decision::Kind::kRun:
       go_on(decision.gang);
       break;
+    case Decision::Kind::kPrefetch:
+      if (gang->holds_lease()) breach("bytes of a holder were prefetched");
+      if (gang->memory[decision.gpu].leaving) breach("bytes came and left at once");
+      later(Duration(decision.bytes), What::kPrefetched, decision.gang, fake.prefetches,
+            decision.gpu, decision.bytes);
+      break;
     case Decision::Kind::kEvict:
+      call_off_prefetches(decision.gang);
       if (gang->holds_lease()) breach("bytes of a holder were evicted");
       later(Duration(decision.bytes), What::kEvicted, decision.gang, 0, decision.gpu,
             decision.bytes);
@@ -188,7 +207,7 @@ void World::check() {
   for (const auto& [gpu, info] : state_.gpus) {
     std::int64_t resident = 0;
     for (auto& [id, gang] : state_.gangs) {
-      if (gang.memory.count(gpu)) resident += gang.memory[gpu].resident;
+      if (gang.memory.count(gpu)) resident += gang.memory[gpu].taken();
     }
     if (resident > info.usable) breach("more bytes resident than the GPU has");
   }

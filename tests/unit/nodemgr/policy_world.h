@@ -55,8 +55,9 @@ class World {
     bool waits = false;  ///< at the gate
     Duration burst_left{0};
     Instant burst_ends{0};
-    std::uint64_t life = 0;   ///< outdates scheduled burst ends
-    std::uint64_t loads = 0;  ///< outdates scheduled ends of loads
+    std::uint64_t life = 0;        ///< outdates scheduled burst ends
+    std::uint64_t loads = 0;       ///< outdates scheduled ends of loads
+    std::uint64_t prefetches = 0;  ///< outdates scheduled ends of prefetches
     bool loading = false;
   };
   enum class What {
@@ -67,6 +68,7 @@ class World {
     kNotDrained,
     kLoaded,
     kEvicted,
+    kPrefetched,
     kWants,
     kWake
   };
@@ -86,6 +88,7 @@ class World {
   void happen(const Later& what, std::vector<Event>& events);
   void begin_burst(GangId id, std::vector<Event>& events);
   void go_on(GangId id);
+  void call_off_prefetches(GangId id);
   void carry_out(const Decision& decision);
   void check();
   void breach(const std::string& text);
