@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
@@ -104,10 +105,10 @@ class Switching:
     """Two jobs that take turns on a GPU too small for both: their switches, and the ns of a raw pinned copy of SWAP_BYTES each way on
     the same device."""
 
-    def __init__(self, build, spec, link, changed=100, memory="256MiB", rounds=6):
+    def __init__(self, build, spec, link, changed=100, memory="256MiB", rounds=6, layout="block"):
         with Sandbox(build, memory=memory, spec=spec) as sandbox:
             sandbox.start_manager()
-            jobs = [sandbox.shared([build / "tests/bench/swap_job", SWAP_BYTES, rounds, 30, 600, changed], f"job{i}")
+            jobs = [sandbox.shared([build / "tests/bench/swap_job", SWAP_BYTES, rounds, 30, 600, changed, layout], f"job{i}")
                     for i in range(2)]
             for job in jobs:
                 sandbox.wait(job)
@@ -152,6 +153,58 @@ def bench_switch(build):
                 yield failed_row(name + suffix, *common, f"not measurable here: the device lagged by {lag:.0%}")
             else:
                 yield row(name + suffix, ratios[name], f"ratio ({spec})", against, 0.9, "higher", True)
+
+
+def bench_layout(build):
+    """Bytes a second that a switch moves where the memory is many allocations, against those where it is one, in one run."""
+    goal, better = 0.8, "higher"
+    for suffix, (spec, link) in MODELS.items():
+        rates, lag = {layout: [] for layout in ("block", "odd", "small")}, 0.0
+        for _ in range(3):
+            for layout, its in rates.items():
+                run = Switching(build, spec, link, rounds=4, layout=layout)
+                lag = max(lag, run.lag)
+                moved = [(swap["out_bytes"] + swap["in_bytes"]) / swap["stages"]["total_ns"] for swap in run.swaps
+                         if min(swap["out_bytes"], swap["in_bytes"]) >= 32 * MIB]
+                if moved:
+                    its.append(statistics.median(moved))
+        for layout, what in (("odd", "allocations of 3·2^k + 1 MiB"), ("small", "4,096 allocations of 40 KiB")):
+            name, common = f"switch_{layout}{suffix}", (f"one allocation of as many bytes as {what}", goal, better, True)
+            if lag > LARGEST_LAG_RATIO:
+                yield failed_row(name, "ratio", *common, f"not measurable here: the device lagged by {lag:.0%}")
+            elif min(len(rates[layout]), len(rates["block"])) < 3:
+                yield failed_row(name, "ratio", *common, "no switch moved memory both ways")
+            else:
+                yield row(name, [its / block for its, block in zip(rates[layout], rates["block"])], f"ratio ({spec})", *common)
+
+
+def bench_many(build):
+    """Two hundred switches: how long a byte takes in the last quarter of them against the first, and the most host memory that was in
+    use against all memory of the jobs."""
+    size, rounds, spec = 48 * MIB, 140, "link=500MB/s,duplex=1"
+    with Sandbox(build, memory="64MiB", spec=spec + ",ctx=1MiB") as sandbox:
+        sandbox.start_manager(PLEXRL_GPU_OVERHEAD="2MiB", PLEXRL_POLICY_PREFETCH_SHARE="0")
+        jobs = [sandbox.shared([build / "tests/bench/swap_job", size, rounds, 10, 300], f"job{i}") for i in range(2)]
+        host = 0
+        while any(job.poll() is None for job in jobs):
+            host = max(host, sandbox.ask_manager("status")["manager"]["host_used_bytes"])
+            time.sleep(0.1)
+        for job in jobs:
+            sandbox.wait(job)
+        lag = lag_ratio(sandbox.device_log, 500e6)
+        sandbox.stop_manager()
+        swaps = [swap for swap in sandbox.trace("swaps", "--json")["swaps"] if min(swap["out_bytes"], swap["in_bytes"]) >= MIB]
+    times = [swap["stages"]["total_ns"] / (swap["out_bytes"] + swap["in_bytes"]) for swap in swaps]
+    quarter = len(times) // 4
+    common = ("ratio", f"the first {quarter}", 1.05, "lower", True)
+    if lag > LARGEST_LAG_RATIO:
+        yield failed_row("last_switches", *common, f"not measurable here: the device lagged by {lag:.0%}")
+    elif len(times) < rounds:
+        yield failed_row("last_switches", *common, f"only {len(times)} switches moved memory both ways")
+    else:
+        first = statistics.median(times[:quarter])
+        yield row("last_switches", [its / first for its in times[-quarter:]], f"ratio ({spec})", *common[1:])
+    yield row("host_memory_in_use", [host / (2 * size)], f"ratio ({len(times)} switches)", "the memory of both jobs", 1.02, "lower", True)
 
 
 def bench_unchanged(build):
@@ -260,7 +313,8 @@ def bench_simulator(build):
     yield row("simulator_copy_in_ceiling", back, "GB/s", "no model", None, "higher", True)
 
 
-BENCHMARKS = {"gate": bench_gate, "start": bench_start, "init": bench_init, "switch": bench_switch, "unchanged": bench_unchanged,
+BENCHMARKS = {"gate": bench_gate, "start": bench_start, "init": bench_init, "switch": bench_switch, "layout": bench_layout,
+              "many": bench_many, "unchanged": bench_unchanged,
               "handoff": bench_handoff, "disk": bench_disk, "simulator": bench_simulator}
 
 
