@@ -7,6 +7,7 @@
 
 #include "tools/simgpu/driver/array.h"
 #include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/external.h"
 #include "tools/simgpu/driver/managed.h"
 
 namespace plexrl::simgpu {
@@ -115,6 +116,7 @@ CUresult free_device(std::uint64_t address) {
   Driver* const d = driver();
   const auto found = d->addresses.find(address);
   if (!found || found->base != address) return CUDA_ERROR_INVALID_VALUE;
+  if (found->kind == Range::Kind::kIpc && free_external(address)) return CUDA_SUCCESS;
   if (found->kind != Range::Kind::kDevice && found->kind != Range::Kind::kManaged &&
       found->kind != Range::Kind::kArray) {
     return CUDA_ERROR_INVALID_VALUE;
