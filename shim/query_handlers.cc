@@ -12,6 +12,9 @@
 namespace plexrl::shim {
 namespace {
 
+/// CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, which headers before CUDA 12.8 lack.
+constexpr auto kIsHwDecompressCapable = static_cast<CUpointer_attribute>(21);
+
 template <typename T>
 CUresult put(void* data, T value) {
   *static_cast<T*>(data) = value;
@@ -57,6 +60,7 @@ CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr pt
                                 allocation.pool == nullptr && has_gpu_direct(allocation.device));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case kIsHwDecompressCapable:
       return put<unsigned char>(data, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return put<unsigned long long>(data, 0);
@@ -137,6 +141,7 @@ std::size_t bytes_of(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case kIsHwDecompressCapable:
       return 1;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
@@ -245,12 +250,14 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
                                 void** data, CUdeviceptr ptr) noexcept {
   return guarded([&] {
     const Ours ours(ptr);
-    if (!ours || attributes == nullptr || data == nullptr) {
+    const bool is_complete = numAttributes != 0 && attributes != nullptr && data != nullptr &&
+                             std::find(data, data + numAttributes, nullptr) == data + numAttributes;
+    if (!ours || !is_complete) {
       return driver.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     }
     for (unsigned int i = 0; i < numAttributes; ++i) {
       // An attribute that doesn't apply is set to its null value, and the call succeeds.
-      if (data[i] != nullptr && ours.attribute(ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
+      if (ours.attribute(ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
         std::fill_n(static_cast<unsigned char*>(data[i]), bytes_of(attributes[i]), 0);
       }
     }

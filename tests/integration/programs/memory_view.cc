@@ -21,15 +21,31 @@ View view() {
   return v;
 }
 
+/// "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx": NVML knows all GPUs, whatever CUDA_VISIBLE_DEVICES
+/// is.
+std::string uuid_text(CUdevice device) {
+  CUuuid uuid;
+  CHECK(cuDeviceGetUuid(&uuid, device));
+  std::string text = "GPU";
+  char digits[4];
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += digits;
+  }
+  return text;
+}
+
 /// NVML as programs use it: found at run time, no header needed.
 class Nvml {
  public:
-  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)) {
+  explicit Nvml(CUdevice device) : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)) {
     auto* init = find<int (*)()>("nvmlInit_v2");
-    auto* handle = find<int (*)(unsigned, void**)>("nvmlDeviceGetHandleByIndex_v2");
+    auto* handle = find<int (*)(const char*, void**)>("nvmlDeviceGetHandleByUUID");
     memory_ = find<int (*)(void*, Memory*)>("nvmlDeviceGetMemoryInfo");
     memory_v2_ = find<int (*)(void*, MemoryV2*)>("nvmlDeviceGetMemoryInfo_v2");
-    if (init() != 0 || handle(0, &device_) != 0) fail("NVML does not start");
+    if (init() != 0 || handle(uuid_text(device).c_str(), &device_) != 0)
+      fail("NVML does not start");
   }
 
   bool agrees(const View& v) const {
@@ -79,7 +95,7 @@ bool all_agree(const Nvml& nvml, CUdevice device) {
 
 int main() {
   Program program;
-  const Nvml nvml;
+  const Nvml nvml(program.device());
   const View before = view();
   bool agree = all_agree(nvml, program.device());
   const std::size_t bytes = 16 << 20;

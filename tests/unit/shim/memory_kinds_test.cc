@@ -194,6 +194,56 @@ TEST_P(FailingStep, OfAnAllocationUnderALeaseIsTriedAgainAndLeavesNothing) {
   }
 }
 
+TEST_P(FailingStep, OfAMappingUnderALeaseIsTriedAgainAndLeavesNothing) {
+  hold_lease();
+  const CUdeviceptr address = reserve(8 * kMiB);
+  for (int nth = 1; nth <= 2; ++nth) {
+    driver_.fail(GetParam(), nth, CUDA_ERROR_OUT_OF_MEMORY);
+    const auto handle = create(8 * kMiB);
+    ASSERT_EQ(shim::cuMemMap(address, 8 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+    // Access that the driver refuses is the job's to ask for again, as without us.
+    const CUresult access = give_access(address, 8 * kMiB);
+    if (access == CUDA_ERROR_OUT_OF_MEMORY)
+      EXPECT_EQ(give_access(address, 8 * kMiB), CUDA_SUCCESS);
+    else
+      EXPECT_EQ(access, CUDA_SUCCESS);
+    launch_aside();
+    wait_launched(static_cast<int>(jobs_.size()));
+    EXPECT_TRUE(write(address, 8 * kMiB, nth));
+    EXPECT_EQ(shim::cuMemUnmap(address, 8 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+    expect_nothing_left();
+  }
+  EXPECT_EQ(shim::cuMemAddressFree(address, 8 * kMiB), CUDA_SUCCESS);
+}
+
+TEST_P(FailingStep, OfPoolMemoryUnderALeaseIsTriedAgainAndLeavesNothing) {
+  hold_lease();
+  const CUstream stream = make_stream();
+  for (int nth = 1; nth <= 2; ++nth) {
+    driver_.fail(GetParam(), nth, CUDA_ERROR_OUT_OF_MEMORY);
+    const CUdeviceptr address = allocate_async(8 * kMiB, stream);
+    launch_aside();
+    wait_launched(static_cast<int>(jobs_.size()));
+    EXPECT_TRUE(write(address, 8 * kMiB, nth));
+    EXPECT_EQ(shim::cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+    process_.pools.at_rest();
+    expect_nothing_left();
+  }
+  EXPECT_EQ(shim::cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+}
+
+TEST_P(FailingStep, OfASmallAllocationUnderALeaseIsTriedAgainAndLeavesNothing) {
+  hold_lease();
+  driver_.fail(GetParam(), 1, CUDA_ERROR_OUT_OF_MEMORY);
+  const CUdeviceptr address = allocate(300);
+  launch_aside();
+  wait_launched(static_cast<int>(jobs_.size()));
+  EXPECT_TRUE(write(address, 300, 1));
+  EXPECT_EQ(shim::cuMemFree_v2(address), CUDA_SUCCESS);
+  expect_nothing_left();
+}
+
 INSTANTIATE_TEST_SUITE_P(Steps, FailingStep,
                          ::testing::Values("cuMemCreate", "cuMemMap", "cuMemSetAccess"));
 

@@ -57,10 +57,18 @@ CUresult access_flags(const Place& place, std::uint64_t address, void* data) {
   if (const CUresult usable = usable_context(&context); usable != CUDA_SUCCESS) return usable;
   if (place.range.kind == Range::Kind::kPool)
     return put(data, static_cast<MemoryPool*>(place.range.pool)->access(context->device));
+  if (place.mapping)
+    return put(data, place.mapping->access[static_cast<std::size_t>(context->device)]);
   std::uint64_t contiguous = 0;
   const bool reaches =
       driver()->addresses.translate(context->device, address, &contiguous) != nullptr;
   return put(data, reaches ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
+/// Of a range, or of what is mapped in a reservation; never used again.
+std::uint64_t number_of(const Place& place) {
+  if (!place.mapping) return place.range.id;
+  return 1ull << 62 | driver()->machine->tag_of(place.mapping->allocation);
 }
 
 CUresult attribute_of(const Place& place, std::uint64_t address, CUpointer_attribute attribute,
@@ -81,7 +89,7 @@ CUresult attribute_of(const Place& place, std::uint64_t address, CUpointer_attri
       return put_flag(data, synchronous.count(range.id) != 0);
     }
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return put<unsigned long long>(data, range.id);
+      return put<unsigned long long>(data, number_of(place));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return put_flag(data, range.kind == Range::Kind::kManaged);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -108,7 +116,7 @@ CUresult attribute_of(const Place& place, std::uint64_t address, CUpointer_attri
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return put<CUdeviceptr>(data, place.mapping ? place.mapping->base : range.base);
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-      return put<unsigned long long>(data, place.mapping ? place.mapping->allocation : range.id);
+      return put<unsigned long long>(data, number_of(place));
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return CUDA_ERROR_NOT_SUPPORTED;
   }
