@@ -122,10 +122,11 @@ std::array<float, 3> direction(std::size_t face, std::size_t i, std::size_t j, s
 std::vector<std::vector<float>> all_directions(std::size_t cubes, std::size_t side) {
   std::vector<std::vector<float>> arguments(4);
   for (std::size_t n = 0; n < cubes * 6 * side * side; ++n) {
+    const std::size_t cube = n / (6 * side * side);
     const auto at = direction(n / (side * side) % 6, n % side, n / side % side, side);
     const float length = n % 3 == 0 ? 1 : n % 3 == 1 ? 8 : 0.25f;
     for (std::size_t d = 0; d < 3; ++d) arguments[d].push_back(at[d] * length);
-    arguments[3].push_back(static_cast<float>(n / (6 * side * side)));
+    arguments[3].push_back(static_cast<float>(cube));
   }
   return arguments;
 }
@@ -157,13 +158,13 @@ TEST_P(TextureLevels, CubesLieBehindEachOther) {
   auto arguments = all_directions(kCubes, kSide);
   EXPECT_EQ(fetch("cubes", texture, arguments), counted(kCubes * 6 * kSide * kSide));
   for (float& layer : arguments[3]) layer = 77;
-  EXPECT_EQ(fetch("cubes", texture, arguments)[0], 2 * 6 * kSide * kSide) << "the last one";
+  EXPECT_EQ(fetch("cubes", texture, arguments)[0], kSide * kSide * 2 * 6) << "the last one";
 }
 
 TEST_P(TextureLevels, ACubeHasLevels) {
   PLEXRL_LOAD_OR_SKIP("textures");
   Texture texture;
-  texture.texels = upload(counted(6 * 4), 2, 2, 6);
+  texture.texels = upload(counted(24), 2, 2, 6);
   texture.smaller.push_back(upload(counted(6, 100), 1, 1, 6));
   texture.most_level = 1;
   auto arguments = all_directions(1, 1);

@@ -26,6 +26,7 @@ class Peer {
     if (pipe2(ends, O_CLOEXEC) != 0 || pipe2(orders, O_CLOEXEC) != 0) std::abort();
     arguments.insert(arguments.begin(), PLEXRL_TEST_PEER);
     std::vector<char*> pointers;
+    pointers.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
     posix_spawn_file_actions_t actions;
