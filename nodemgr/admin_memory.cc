@@ -32,9 +32,20 @@ const char* why_not_pageable(int kind) {
       return "arrays have a layout that only the driver knows";
     case wire::MemoryKind::kHostRegistered:
       return "host memory: takes no HBM";
+    case wire::MemoryKind::kOther:
+      return "memory of another API (external memory), or without virtual memory management";
     default:
       return "the driver owns this kind of memory";
   }
+}
+
+/// Of its managed memory, what the driver's figure shows beside all the rest (GpuWatch::learn).
+std::uint64_t managed_in_hbm(const SessionMemory& memory) {
+  std::uint64_t rest = memory.accounted + memory.overhead;
+  if (memory.pageable) {
+    rest += memory.pageable->kinds[static_cast<int>(wire::MemoryKind::kIpc)].resident_bytes;
+  }
+  return memory.driver_bytes - std::min(memory.driver_bytes, rest);
 }
 
 /// Returns the bytes of its rows that are in HBM.
@@ -68,7 +79,6 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
     add("alloc", memory.host, "host", "yes", nullptr);
     add("alloc", memory.unbacked, "unbacked", "yes", nullptr);
   }
-  // Managed memory is not charged, so what the driver shows of it is in what is measured beside.
   std::uint64_t grown = memory.overhead - memory.context;
   for (int kind = 1; kind < wire::kMemoryKinds; ++kind) {
     std::uint64_t bytes = memory.kinds[static_cast<std::size_t>(kind)];
@@ -78,8 +88,7 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
         on_host = bytes;
         break;
       case wire::MemoryKind::kManaged:
-        on_host = bytes - std::min(bytes, grown);
-        grown -= bytes - on_host;
+        on_host = bytes - std::min(bytes, managed_in_hbm(memory));
         break;
       default:
         break;

@@ -86,7 +86,12 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
     ++memory.looks;
     return;
   }
-  std::uint64_t accounted = memory.resident + node_.ledger.unpageable(session.id, gpu);
+  // Managed memory is charged, and where it lies is the driver's business: any of it may be in what
+  // is shown.
+  std::uint64_t unpageable = node_.ledger.unpageable(session.id, gpu);
+  std::uint64_t managed =
+      std::min(memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kManaged)], unpageable);
+  std::uint64_t accounted = memory.resident + unpageable - managed;
   // A charge comes before the memory, the report of it after.
   bool reported =
       memory.resident + memory.host + memory.unbacked == node_.ledger.pageable(session.id, gpu);
@@ -98,10 +103,10 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   std::uint64_t before = memory.overhead;
   // Memory of another process of the job is the owner's charge; the driver shows it for both.
   std::uint64_t imported = imported_bytes(memory);
-  memory.overhead = driver_bytes - accounted - std::min(driver_bytes - accounted, imported);
-  std::uint64_t managed = memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kManaged)];
-  std::uint64_t beside = memory.overhead - std::min(memory.overhead, managed);
-  memory.context = before == 0 ? beside : std::min(memory.context, memory.overhead);
+  std::uint64_t beside = driver_bytes - accounted - std::min(driver_bytes - accounted, imported);
+  // What is beside the charges is the overhead as long as the rest can be managed memory.
+  memory.overhead = std::clamp(before, beside - std::min(beside, managed), beside);
+  memory.context = before == 0 ? memory.overhead : std::min(memory.context, memory.overhead);
   session.job->overhead_seen = std::max(session.job->overhead_seen, memory.overhead);
   if (memory.overhead == before) return;
   std::uint64_t booked = node_.ledger.overhead(session.id, gpu);

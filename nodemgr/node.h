@@ -73,7 +73,7 @@ struct SessionMemory {
   // What the driver shows of the process at a look, and what it is made of; equal twice in a row,
   // it can be told apart.
   std::uint64_t driver_bytes = 0;  ///< 0: the driver does not show the process
-  std::uint64_t accounted = 0;     ///< of them charged: resident or unpageable
+  std::uint64_t accounted = 0;     ///< of them charged: resident or unpageable, but not managed
   std::uint64_t overhead = 0;      ///< the rest, as last measured: context, modules; 0: not yet
   std::uint64_t context = 0;       ///< of it: what was no managed memory when the process was new
   int looks = 0;

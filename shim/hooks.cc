@@ -10,10 +10,8 @@ namespace {
 
 using interpose::UnpageableKind;
 
-/// Managed memory may exceed the GPU by design, and host memory is in no GPU: shown, not charged.
-bool is_charged(UnpageableKind kind) noexcept {
-  return kind != UnpageableKind::kManaged && kind != UnpageableKind::kHostRegistered;
-}
+/// Host memory is in no GPU: shown, not charged.
+bool is_charged(UnpageableKind kind) noexcept { return kind != UnpageableKind::kHostRegistered; }
 
 }  // namespace
 

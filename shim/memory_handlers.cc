@@ -88,7 +88,7 @@ CUresult free_counted(std::uint64_t address, CUresult (*call)(void*), void* argu
   if (entry.bytes == 0) return result;
   if (result != CUDA_SUCCESS) {
     process->unpageable.add(kind, address, entry);
-  } else if (kind != wire::MemoryKind::kManaged) {
+  } else {
     process->devices.uncharge(entry.device, entry.bytes, true);
     process->agent.notify();
   }

@@ -23,8 +23,11 @@ CONTEXT = 24 * MIB
 MODULES = 8 * MIB
 FREE_DELAY_S = 4
 SPEC = f"link=4GB/s,hbm=40GB/s,vmm=20us,ctx={CONTEXT // MIB}MiB,free_delay={FREE_DELAY_S}s"
+MIPMAPS = 4 * sum((1024 >> n) ** 2 for n in range(6))  # of programs/mipmaps_and_cubes.cc
 # Program, kind, bytes that it has when it pauses first, and what the reason says.
 DRIVER_MEMORY = [("managed_memory", "managed", 6 * MIB, "the driver itself moves it"),
+                 ("external_memory", "other", 4 * MIB, "of another API"),
+                 ("mipmaps_and_cubes", "array", MIPMAPS, "arrays have a layout that only the driver knows"),
                  ("arrays_and_textures", "array", 8 * MIB, "arrays have a layout that only the driver knows")]
 ROUNDS = 0  # of the antagonist, in the page shared with the program (programs/peer.h)
 ROUNDING = 0.02  # the two reports begin to count some milliseconds apart

@@ -113,11 +113,14 @@ TEST_F(GpusTest, MemoryOfAnotherProcessOfTheJobIsNoOverhead) {
   EXPECT_EQ(admin("memory")["processes"][0]["accounted_bytes"], 90 * kMiB + kContext);
 }
 
-TEST_F(GpusTest, WhatTheDriverShowsOfManagedMemoryIsNotCountedTwice) {
-  FakeJob job = admit(100 * kMiB);
+TEST_F(GpusTest, ManagedMemoryIsWhereTheDriversFigureSaysItIs) {
+  FakeJob job = admit(200 * kMiB);
   FakeProcess process = join_and_back(job, 100 * kMiB);
   show({{process.peer.pid(), 100 * kMiB + kContext}});
   look_twice();
+  process.peer.send(Type::kCharge, wire::Charge{0, 1, 50 * kMiB});
+  pump();
+  EXPECT_EQ(process.peer.expect<wire::Charged>(Type::kCharged).granted, 1u);
   wire::MemoryReport report{};
   report.resident_bytes = report.kind_bytes[0] = 100 * kMiB;
   report.kind_bytes[static_cast<int>(wire::MemoryKind::kManaged)] = 50 * kMiB;
@@ -131,6 +134,15 @@ TEST_F(GpusTest, WhatTheDriverShowsOfManagedMemoryIsNotCountedTwice) {
   EXPECT_EQ(row("host_registered", "host")["bytes"], 9 * kMiB);
   EXPECT_EQ(row("other"), nullptr);
   EXPECT_EQ(admin("memory")["processes"][0]["accounted_bytes"], 130 * kMiB + kContext);
+  show({{process.peer.pid(), 157 * kMiB + kContext}});
+  look_twice();
+  EXPECT_EQ(row("managed", "hbm")["bytes"], 50 * kMiB);
+  EXPECT_EQ(row("managed", "host"), nullptr);
+  EXPECT_EQ(row("other")["bytes"], 7 * kMiB) << "more than all of it";
+  show({{process.peer.pid(), 107 * kMiB + kContext}});
+  look_twice();
+  EXPECT_EQ(row("other")["bytes"], 7 * kMiB) << "what has grown is not given back by a move";
+  EXPECT_EQ(row("managed", "host")["bytes"], 50 * kMiB);
 }
 
 TEST_F(GpusTest, NothingIsMeasuredWhileAReportIsOnItsWay) {

@@ -340,6 +340,24 @@ TEST_F(ProcessTest, DriverMemoryBeyondThePromiseIsOutOfMemory) {
   EXPECT_EQ(count_enter(call), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+TEST_F(ProcessTest, ManagedMemoryCountsAgainstThePromise) {
+  manager_.promised = 8 * kMiB;
+  allocate(4 * kMiB);
+  const auto managed = [](std::uint64_t bytes) {
+    return interpose::CountedCall{interpose::Api::cuMemAllocManaged,
+                                  interpose::UnpageableKind::kManaged, bytes, nullptr};
+  };
+  EXPECT_EQ(count_enter(managed(5 * kMiB)), CUDA_ERROR_OUT_OF_MEMORY);
+  ASSERT_EQ(count_enter(managed(4 * kMiB)), CUDA_SUCCESS);
+  count_leave(managed(4 * kMiB), 0x5000, CUDA_SUCCESS);
+  EXPECT_EQ(manager_.unpageable(), 4 * kMiB);
+  CUdeviceptr none = 0;
+  EXPECT_EQ(shim::cuMemAlloc_v2(&none, 1 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(shim::cuMemFree_v2(0x5000), CUDA_SUCCESS);
+  allocate(4 * kMiB);
+  EXPECT_EQ(manager_.unpageable(), 0u);
+}
+
 TEST_F(ProcessTest, AHolderGoesOnWithoutAManagerAndTellsTheNextOne) {
   allocate(4 * kMiB);
   const wire::Epoch epoch = hold_lease();
