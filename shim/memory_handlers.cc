@@ -62,6 +62,13 @@ CUresult allocate_by_driver(Process& process, CUdevice device, CUdeviceptr* out,
   return result;
 }
 
+/// Whether every call in the current context answers with an error of earlier work: then it has no
+/// memory to give. cuStreamIsCapturing tells such errors, submits nothing and disturbs no capture.
+bool has_failed() {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status) != CUDA_SUCCESS;
+}
+
 CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
   CUcontext context = nullptr;
   CUdevice device = 0;
@@ -69,7 +76,9 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
   // The driver knows the errors of bad arguments and of a missing context.
   if (process == nullptr || out == nullptr || bytes == 0) return driver.cuMemAlloc_v2(out, bytes);
   const auto attached = process->devices.find(device);
-  if (!attached || !attached->has_vmm) return allocate_by_driver(*process, device, out, bytes);
+  if (!attached || !attached->has_vmm || has_failed()) {
+    return allocate_by_driver(*process, device, out, bytes);
+  }
   std::uint64_t address = 0;
   const CUresult result = process->memory.allocate(device, context, bytes, &address);
   if (result == CUDA_SUCCESS) *out = address;

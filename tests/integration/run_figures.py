@@ -6,6 +6,7 @@ they must agree however fast the machine is.
 overhead: a process's context takes what the simulated GPU was told (ctx=); the manager measures that, and keeps it for the next run.
 kinds: plexrl-ctl memory names what the driver owns, with its size and reason, and all of its rows together are what the GPU shows.
 memory: the rows of a process in HBM add up to what the driver shows for it, with all in HBM and with some in the host.
+visible: CUDA_VISIBLE_DEVICES permutes GPUs or names them by UUID, and each is charged for what is on it, by its own index.
 departed: memory of a killed process is free as late as the simulated GPU was told (free_delay=); who needs it waits as long.
 """
 import collections
@@ -193,6 +194,29 @@ def wait_until_told(condition, sandbox, program):
     wait_until(condition, "the rows add up", program, lambda: sandbox.last)
 
 
+def visible(sandbox):
+    """Two GPUs, a program that uses the first of those that it sees, and what each of them has."""
+    sandbox.gpus = 2
+    sandbox.start_manager()
+    uuids = [gpu["uuid"] for gpu in sorted(sandbox.tool("plexrl-ctl", "gpus", "--json")["gpus"], key=lambda gpu: gpu["index"])]
+    forms = {"1": 1, "1,0": 1, "0,1": 0, uuids[1]: 1, f"{uuids[1]},{uuids[0]}": 1, uuids[0][:12]: 0}
+    for count, (form, gpu) in enumerate(forms.items()):
+        sandbox.peer_file = sandbox.make_peer(f"visible{count}.peer")
+        program = start_and_pause(sandbox, f"visible{count}", CUDA_VISIBLE_DEVICES=form, PLEXRL_TEST_BALLAST=BALLAST,
+                                  PLEXRL_TEST_PEER=sandbox.peer_file)
+
+        def charged_rightly(its=gpu):
+            sandbox.last = answer = sandbox.tool("plexrl-ctl", "memory", "--json")
+            told = sum(row["bytes"] for row in answer["memory"] if row["tier"] == "hbm")
+            return ({row["gpu"] for row in answer["memory"]} == {its} and BALLAST < told == gpu_bytes(sandbox, answer["memory"][0]["pid"], its))
+
+        wait_until_told(charged_rightly, sandbox, program)
+        sandbox.stop_antagonist()
+        sandbox.wait(program)
+        wait_until(lambda: not sandbox.ask_manager("jobs")["jobs"], f"{program.name} has gone")
+    return f"{len(forms)} forms of CUDA_VISIBLE_DEVICES, and each time the right GPU of two was charged"
+
+
 def departed(sandbox):
     """Two jobs, each of which fits only alone; the first is killed."""
     sandbox.start_manager()
@@ -217,11 +241,11 @@ def rows_of(sandbox):
     return sandbox.tool("plexrl-ctl", "memory", "--json")["memory"]
 
 
-def gpu_bytes(sandbox, pid):
+def gpu_bytes(sandbox, pid, gpu=0):
     """What the simulated GPU itself counts of a process."""
     told = json.loads(subprocess.run([sandbox.build / "lib/plexrl/simgpu/simgpu-stat", f"{sandbox.name}-shared", "--json"], check=True,
                                      env=sandbox.environment(), stdout=subprocess.PIPE).stdout)
-    return next(process["bytes"] for process in told["gpus"][0]["processes"] if process["pid"] == pid)
+    return next(process["bytes"] for process in told["gpus"][gpu]["processes"] if process["pid"] == pid)
 
 
 def end_pauses(sandbox, job):
@@ -262,7 +286,7 @@ def kinds(sandbox):
     return "plexrl-ctl memory: " + ", ".join(found)
 
 
-CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "memory": memory, "departed": departed}
+CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "memory": memory, "visible": visible, "departed": departed}
 
 
 sys.exit(run_case(__doc__, CASES, SPEC))
