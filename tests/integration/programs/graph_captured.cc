@@ -1,5 +1,5 @@
-// A graph captured from two streams, launched several times between pauses; the capture itself is
-// interrupted by a pause.
+// Captures in every mode that begin while the memory is away. Then a graph captured from two
+// streams, launched several times between pauses; between capture and instantiation is one, too.
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;
@@ -18,6 +18,22 @@ int main() {
   CHECK(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
   CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
   CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+  for (const CUstreamCaptureMode mode :
+       {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+        CU_STREAM_CAPTURE_MODE_RELAXED}) {
+    program.pause();  // the capture begins while the memory is away
+    CUgraph small;
+    CUgraphExec launched;
+    CHECK(cuStreamBeginCapture(stream, mode));
+    launch(program.kernel("mix"), words, stream, a, count, 5u);
+    CHECK(cuMemcpyDtoDAsync(b, a, bytes / 4, stream));
+    CHECK(cuStreamEndCapture(stream, &small));
+    CHECK(cuGraphInstantiate(&launched, small, 0));
+    CHECK(cuGraphLaunch(launched, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphExecDestroy(launched));
+    CHECK(cuGraphDestroy(small));
+  }
   CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   launch(program.kernel("mix"), words, stream, a, count, 1u);
   CHECK(cuEventRecord(fork, stream));
