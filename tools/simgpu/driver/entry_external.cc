@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 
@@ -20,8 +21,7 @@ struct External {
 };
 
 std::mutex external_mutex;
-auto& externals = *new std::map<CUexternalMemory, External>;
-std::uintptr_t next_external = 0x1000;
+auto& externals = *new std::map<CUexternalMemory, std::unique_ptr<External>>;
 auto& buffers = *new std::set<std::uint64_t>;  // ids of their ranges, which are of kind kIpc
 
 }  // namespace
@@ -55,9 +55,10 @@ cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_
     return CUDA_ERROR_INVALID_VALUE;
   }
   close(what->handle.fd);  // the driver's from now on
+  auto kept = std::make_unique<External>(external);
   const std::lock_guard lock(external_mutex);
-  *out = reinterpret_cast<CUexternalMemory>(next_external++);
-  externals[*out] = external;
+  *out = reinterpret_cast<CUexternalMemory>(kept.get());
+  externals[*out] = std::move(kept);
   return CUDA_SUCCESS;
 }
 
@@ -69,7 +70,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(
   const std::lock_guard lock(external_mutex);
   const auto found = externals.find(memory);
   if (found == externals.end()) return CUDA_ERROR_INVALID_HANDLE;
-  const auto& [allocation, bytes] = found->second;
+  const auto& [allocation, bytes] = *found->second;
   if (buffer->offset > bytes || buffer->size > bytes - buffer->offset)
     return CUDA_ERROR_INVALID_VALUE;
   if (buffer->offset != 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -96,7 +97,7 @@ SIMGPU_EXPORT CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory memory) 
   const std::lock_guard lock(external_mutex);
   const auto found = externals.find(memory);
   if (found == externals.end()) return CUDA_ERROR_INVALID_HANDLE;
-  driver()->machine->release(found->second.allocation);
+  driver()->machine->release(found->second->allocation);
   externals.erase(found);
   return CUDA_SUCCESS;
 }
