@@ -117,11 +117,13 @@ class Pager {
 
   /// Calls `use` for each chunk of the range that begins at `range`: offset, bytes, driver's
   /// handle. Errors: the first of `use`; NOT_READY where a chunk is not in HBM, and for the agent,
-  /// which may not wait for its own moves, while some are in flight.
+  /// which may not wait for its own moves, while some are in flight. Chunks that are lost are
+  /// passed over and noted in `lost`, by number; where that is null they are not in HBM like
+  /// others.
   CUresult with_chunks(
       std::uint64_t range,
       const std::function<CUresult(std::size_t, std::size_t, CUmemGenericAllocationHandle)>& use,
-      bool may_wait = true);
+      bool may_wait = true, std::vector<std::size_t>* lost = nullptr);
 
   // Memory of another process (sharing.h), chunk by chunk; the claim is of one chunk. Agent only.
   /// Maps what `fd` stands for as the chunk. False: the chunk is as it was.

@@ -4,6 +4,7 @@
 #include "interpose/driver.h"
 #include "shim/boottime.h"
 #include "shim/driver_scope.h"
+#include "shim/guarded.h"
 #include "shim/log.h"
 #include "shim/pager.h"
 
@@ -318,15 +319,20 @@ CUresult Pager::add_alias(std::uint64_t range, std::uint64_t start) {
 CUresult Pager::with_chunks(
     std::uint64_t range,
     const std::function<CUresult(std::size_t, std::size_t, CUmemGenericAllocationHandle)>& use,
-    bool may_wait) {
+    bool may_wait, std::vector<std::size_t>* lost) {
   auto claim = ranges_.claim_all(range, may_wait);
   if (!claim) return may_wait ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_READY;
   CUresult result = CUDA_SUCCESS;
   for (std::size_t i = 0; i < claim->count && result == CUDA_SUCCESS; ++i) {
+    if (lost != nullptr && claim->came_from[i] == ChunkState::kLost) {
+      lost->push_back(i);
+      continue;
+    }
     const Chunk& chunk = claim->range->chunks[i];
-    result = claim->came_from[i] == ChunkState::kResident
-                 ? use(chunk.offset, chunk.bytes, chunk.handle)
-                 : CUDA_ERROR_NOT_READY;
+    result = CUDA_ERROR_NOT_READY;
+    if (claim->came_from[i] == ChunkState::kResident) {
+      result = guarded([&] { return use(chunk.offset, chunk.bytes, chunk.handle); });
+    }
   }
   settle_back(*claim, 0);
   return result;

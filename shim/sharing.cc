@@ -217,7 +217,7 @@ void Sharing::close(std::uint64_t range) {
 void Sharing::handle(Packet& packet) {
   switch (packet.type) {
     case wire::Type::kFetchHandles:
-      if (const auto* fetch = packet.as<wire::Handles>()) to_serve_.push_back(*fetch);
+      if (const auto* fetch = packet.as<wire::Handles>()) on_fetch(*fetch);
       break;
     case wire::Type::kHandles:
       if (const auto* handles = packet.as<wire::Handles>()) on_handles(packet, *handles);
@@ -289,6 +289,14 @@ std::uint64_t Sharing::step(bool has_lease) {
   return to_serve_.empty() ? again : std::min(again, std::uint64_t{1'000'000});
 }
 
+void Sharing::on_fetch(const wire::Handles& fetch) {
+  // Whoever asks again has one question, however long the memory takes to come in.
+  std::erase_if(to_serve_, [&](const wire::Handles& earlier) {
+    return earlier.id == fetch.id && earlier.importer == fetch.importer;
+  });
+  to_serve_.push_back(fetch);
+}
+
 /// True: nothing more to do about it.
 bool Sharing::serve(const wire::Handles& fetch) {
   std::uint64_t range = 0;
@@ -298,34 +306,54 @@ bool Sharing::serve(const wire::Handles& fetch) {
     if (it == offered_.end()) return true;
     range = it->second.range;
   }
-  if (!parts_.ranges.layout(range)) return true;
+  const auto layout = parts_.ranges.layout(range);
+  if (!layout) return true;
   std::vector<ScopedFd> fds;
-  std::size_t index = 0;
+  std::vector<std::size_t> lost;
+  wire::Handles part = fetch;  // the first chunks of those asked for that are next to each other
+  part.count = 0;
   const CUresult result = parts_.pager.with_chunks(
       range,
-      [&](std::size_t, std::size_t, CUmemGenericAllocationHandle handle) {
-        const std::size_t chunk = index++;
+      [&](std::size_t offset, std::size_t, CUmemGenericAllocationHandle handle) {
+        const auto chunk = static_cast<std::uint32_t>(offset / layout->chunk_bytes);
         if (chunk < fetch.first || chunk >= fetch.first + fetch.count) return CUDA_SUCCESS;
+        if (part.count == 0) part.first = chunk;
+        if (chunk != part.first + part.count) return CUDA_SUCCESS;  // it is asked for next
         int fd = -1;
         const RelaxedCapture relaxed;
         const CUresult exported = driver.cuMemExportToShareableHandle(
             &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-        if (exported == CUDA_SUCCESS) fds.emplace_back(fd);
-        return exported;
+        if (exported != CUDA_SUCCESS) return exported;
+        fds.emplace_back(fd);
+        ++part.count;
+        return CUDA_SUCCESS;
       },
-      false);
+      false, &lost);
   if (result == CUDA_ERROR_NOT_READY) return false;  // it is still being loaded
-  if (result != CUDA_SUCCESS || fds.size() != fetch.count) {
+  if (result != CUDA_SUCCESS) {
     PLEXRL_WARN(kFile, "can't hand out memory id=%lu result=%d, it will be asked for again",
                 static_cast<unsigned long>(fetch.id), static_cast<int>(result));
     return true;
   }
+  // Whoever imports it now has not been told before.
+  for (const std::size_t chunk : lost) {
+    if (chunk >= fetch.first && chunk < fetch.first + fetch.count) tell_lost(fetch.id, chunk);
+  }
+  if (part.count == 0) return true;
   PLEXRL_FAULT_POINT("export.handed_out");
   int raw[wire::kMaxPacketFds] = {};
   for (std::size_t i = 0; i < fds.size(); ++i) raw[i] = fds[i].get();
-  parts_.client.connection().send_with_fds(wire::Type::kHandles, &fetch, sizeof fetch, raw,
+  parts_.client.connection().send_with_fds(wire::Type::kHandles, &part, sizeof part, raw,
                                            fds.size());
   return true;
+}
+
+void Sharing::tell_lost(std::uint64_t id, std::size_t chunk) {
+  wire::Parked parked{};
+  parked.id = id;
+  parked.chunk = static_cast<std::uint32_t>(chunk);
+  parked.is_lost = 1;
+  parts_.client.connection().send(wire::Type::kParked, parked);
 }
 
 void Sharing::on_handles(Packet& packet, const wire::Handles& handles) {
@@ -375,6 +403,8 @@ void Sharing::on_parked(Packet& packet, const wire::Parked& parked) {
     const auto it = imports_.find(parked.id);
     if (it == imports_.end()) return;
     range = it->second.range;
+    // Perhaps it was the answer, and others are missing.
+    if (parked.is_lost != 0) it->second.asked_ns = 0;
   }
   const auto layout = parts_.ranges.layout(range);
   if (!layout || parked.chunk >= layout->chunks) return;
@@ -440,11 +470,7 @@ void Sharing::on_owner_gone(const wire::OwnerGone& gone) {
   const std::vector<std::size_t> lost = parts_.pager.adopt(import.range, parked);
   for (const std::size_t chunk : lost) {
     say_lost(std::min(layout->chunk_bytes, layout->bytes - chunk * layout->chunk_bytes));
-    wire::Parked gone_for_good{};
-    gone_for_good.id = gone.id;
-    gone_for_good.chunk = static_cast<std::uint32_t>(chunk);
-    gone_for_good.is_lost = 1;
-    parts_.client.connection().send(wire::Type::kParked, gone_for_good);
+    tell_lost(gone.id, chunk);
   }
   parts_.ranges.set_export(import.range, gone.id);
   {

@@ -114,7 +114,10 @@ class Sharing {
   /// Whether all of an import whose owner died unseen is mapped here; if not it is given up.
   bool can_inherit(const Import& import);
   void on_unused(std::uint64_t id);
+  void on_fetch(const wire::Handles& fetch);
   bool serve(const wire::Handles& fetch);
+  /// Nobody can ever have the chunk.
+  void tell_lost(std::uint64_t id, std::size_t chunk);
 
   Parts parts_;
   std::mutex mutex_;

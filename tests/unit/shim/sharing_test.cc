@@ -236,6 +236,34 @@ TEST_F(SharingTest, MemoryWhoseOwnerDiesBeforeItCameIsAnErrorAndNotZeroes) {
   EXPECT_EQ(driver_.mapped_bytes(), 0u);
 }
 
+TEST_F(SharingTest, AnHeirHandsOutWhatItHasAndSaysWhatIsLostToWhoeverAsksLater) {
+  hold_lease();
+  CUdeviceptr address = 0;
+  ASSERT_EQ(open(capability(kTheirs), &address), CUDA_SUCCESS);
+  launch_aside();
+  manager_.wait_for(wire::Type::kFetchHandles);
+  manager_.send(wire::Type::kParked, wire::Parked{kTheirs, 1, 0, 0, 0, 0});  // without bytes
+  manager_.send(wire::Type::kOwnerGone, wire::OwnerGone{kTheirs, 1, 0});
+  EXPECT_EQ(manager_.wait_for(wire::Type::kParked)->as<wire::Parked>()->chunk, 0u);
+  wait_launched(2);
+  constexpr std::uint64_t kNewcomer = 5;
+  manager_.send(wire::Type::kFetchHandles, wire::Handles{kTheirs, kNewcomer, 0, kChunks});
+  const auto lost = manager_.wait_for(wire::Type::kParked);
+  EXPECT_EQ(lost->as<wire::Parked>()->chunk, 0u);
+  EXPECT_EQ(lost->as<wire::Parked>()->is_lost, 1u);
+  const auto handed_out = manager_.wait_for(wire::Type::kHandles);
+  EXPECT_EQ(handed_out->as<wire::Handles>()->importer, kNewcomer);
+  EXPECT_EQ(handed_out->as<wire::Handles>()->first, 1u);
+  EXPECT_EQ(handed_out->as<wire::Handles>()->count, 1u);
+  EXPECT_TRUE(handed_out->fds[0].valid());
+  EXPECT_FALSE(handed_out->fds[1].valid());
+  manager_.send(wire::Type::kFetchHandles, wire::Handles{kTheirs, kNewcomer, 0, 1});
+  EXPECT_EQ(manager_.wait_for(wire::Type::kParked)->as<wire::Parked>()->is_lost, 1u);
+  agent_is_done();
+  EXPECT_FALSE(manager_.has(wire::Type::kHandles)) << "there is none of a lost chunk";
+  EXPECT_EQ(shim::cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+}
+
 TEST_F(SharingTest, AChunkThatTheHeirCantHandOutIsNotWaitedFor) {
   hold_lease();
   CUdeviceptr address = 0;
@@ -345,6 +373,28 @@ TEST_F(SharingTest, AHandleThatCouldNotBeExportedIsExportedWhenItIsAskedForAgain
   EXPECT_EQ(manager_.wait_for(wire::Type::kHandles)->fds[kChunks - 1].valid(), true);
   agent_is_done();
   EXPECT_EQ(open_descriptors(), before) << "the owner keeps none";
+  EXPECT_EQ(shim::cuMemFree_v2(address), CUDA_SUCCESS);
+}
+
+TEST_F(SharingTest, WhoAsksAgainWhileTheMemoryComesInIsAnsweredOnce) {
+  const CUdeviceptr address = allocate(kBytes);
+  CUipcMemHandle handle;
+  ASSERT_EQ(shim::cuIpcGetMemHandle(&handle, address), CUDA_SUCCESS);
+  driver_.fail_always("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
+  launch_aside();
+  manager_.wait_for(wire::Type::kWantLease);
+  const wire::Epoch epoch = manager_.grant();
+  const wire::Handles fetch{from_handle(handle)->id, 5, 0, kChunks};
+  for (int i = 0; i < 3; ++i) manager_.send(wire::Type::kFetchHandles, fetch);
+  agent_is_done();
+  EXPECT_FALSE(manager_.has(wire::Type::kHandles));
+  driver_.fail_always("cuMemCreate", CUDA_SUCCESS);
+  manager_.wait_for(wire::Type::kLoaded);
+  manager_.send(wire::Type::kRun, wire::LeaseRef{epoch});
+  wait_launched(1);
+  manager_.wait_for(wire::Type::kHandles);
+  agent_is_done();
+  EXPECT_FALSE(manager_.has(wire::Type::kHandles));
   EXPECT_EQ(shim::cuMemFree_v2(address), CUDA_SUCCESS);
 }
 
