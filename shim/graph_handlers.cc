@@ -54,7 +54,9 @@ CUresult submit_graph(interpose::Api api, CUgraphExec exec, CUstream stream, Cal
       [&] { return enter_memory(*process, exec) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY; });
   if (charged != CUDA_SUCCESS) return charged;
   const CUresult result = submit(api, stream, call);
-  process->graph_memory.leave(exec, result);
+  const bool is_launch =
+      api == interpose::Api::cuGraphLaunch || api == interpose::Api::cuGraphLaunch_ptsz;
+  process->graph_memory.leave(exec, is_launch, result);
   return result;
 }
 
@@ -77,19 +79,20 @@ CUresult instantiate_on_host(interpose::Api api, Call call) noexcept {
 }
 
 /// Notes what a graph's nodes allocate.
-CUresult note(CUresult result, const CUgraphExec* exec, CUgraph graph) noexcept {
+CUresult note(CUresult result, const CUgraphExec* exec, CUgraph graph,
+              unsigned long long flags) noexcept {
   Process* const process = result == CUDA_SUCCESS ? Process::started() : nullptr;
   if (process == nullptr) return result;
   return guarded([&] {
-    process->graph_memory.instantiated(*exec, graph);
+    process->graph_memory.instantiated(*exec, graph, flags);
     return result;
   });
 }
 
 template <typename Call>
 CUresult instantiate(interpose::Api api, const CUgraphExec* exec, CUgraph graph,
-                     Call call) noexcept {
-  return note(instantiate_on_host(api, call), exec, graph);
+                     unsigned long long flags, Call call) noexcept {
+  return note(instantiate_on_host(api, call), exec, graph, flags);
 }
 
 /// Some parameters say that it is uploaded as well, in a stream.
@@ -97,32 +100,33 @@ template <typename Call>
 CUresult instantiate(interpose::Api api, const CUgraphExec* exec, CUgraph graph,
                      const CUDA_GRAPH_INSTANTIATE_PARAMS* parameters, bool is_per_thread,
                      Call call) noexcept {
-  if (parameters == nullptr || (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) == 0) {
-    return instantiate(api, exec, graph, call);
+  const cuuint64_t flags = parameters == nullptr ? 0 : parameters->flags;
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) == 0) {
+    return instantiate(api, exec, graph, flags, call);
   }
   const CUstream stream = interpose_stream(parameters->hUploadStream, is_per_thread);
-  return note(submit(api, stream, call), exec, graph);
+  return note(submit(api, stream, call), exec, graph, flags);
 }
 
 }  // namespace
 
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                             char* logBuffer, size_t bufferSize) noexcept {
-  return instantiate(interpose::Api::cuGraphInstantiate, phGraphExec, hGraph, [&] {
+  return instantiate(interpose::Api::cuGraphInstantiate, phGraphExec, hGraph, 0, [&] {
     return driver.cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
   });
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                                char* logBuffer, size_t bufferSize) noexcept {
-  return instantiate(interpose::Api::cuGraphInstantiate_v2, phGraphExec, hGraph, [&] {
+  return instantiate(interpose::Api::cuGraphInstantiate_v2, phGraphExec, hGraph, 0, [&] {
     return driver.cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
   });
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
                                      unsigned long long flags) noexcept {
-  return instantiate(interpose::Api::cuGraphInstantiateWithFlags, phGraphExec, hGraph, [&] {
+  return instantiate(interpose::Api::cuGraphInstantiateWithFlags, phGraphExec, hGraph, flags, [&] {
     return driver.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
   });
 }

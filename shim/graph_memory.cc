@@ -1,6 +1,7 @@
 #include "shim/graph_memory.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "interpose/driver.h"
@@ -47,12 +48,13 @@ std::uint64_t attribute(CUdevice device, CUgraphMem_attribute which) {
 
 }  // namespace
 
-void GraphMemory::instantiated(CUgraphExec exec, CUgraph graph) {
-  Sizes sizes;
-  add_nodes(graph, &sizes);
-  if (sizes.empty()) return;
+void GraphMemory::instantiated(CUgraphExec exec, CUgraph graph, std::uint64_t flags) {
+  Exec its;
+  add_nodes(graph, &its.sizes);
+  if (its.sizes.empty()) return;
+  its.frees_itself = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
   const std::lock_guard lock(mutex_);
-  execs_[exec].sizes = sizes;
+  execs_[exec] = std::move(its);
   with_memory_.store(execs_.size(), std::memory_order_relaxed);
 }
 
@@ -70,46 +72,51 @@ bool GraphMemory::charge(CUgraphExec exec) {
   if (found == execs_.end()) return true;
   Exec& its = found->second;
   if (!its.is_charged) {
-    Sizes charged;
+    std::map<CUdevice, Taken> taken;
     for (const auto& [device, bytes] : its.sizes) {
-      if (charge(device, bytes, &charged[device])) continue;
-      charged.erase(device);
-      give_back(its.sizes, charged);
+      if (take(device, bytes, its.frees_itself && its.has_run, &taken[device])) continue;
+      taken.erase(device);
+      give_back(taken);
       return false;
     }
-    its.charged = charged;
+    its.taken = std::move(taken);
     its.is_charged = true;
   }
   ++its.entered;
   return true;
 }
 
-bool GraphMemory::charge(CUdevice device, std::uint64_t bytes, std::uint64_t* charged) {
+bool GraphMemory::take(CUdevice device, std::uint64_t bytes, bool may_reuse, Taken* taken) {
   Counted& counted = counted_[device];
-  const std::uint64_t from_idle = std::min(counted.idle, bytes);
-  *charged = bytes - from_idle;
-  if (*charged != 0 && !devices_.charge(device, *charged, true)) return false;
-  counted.charged += *charged;
-  counted.idle -= from_idle;
+  taken->used = may_reuse ? std::min(counted.used, bytes) : 0;
+  taken->idle = std::min(counted.idle, bytes - taken->used);
+  taken->charged = bytes - taken->used - taken->idle;
+  if (taken->charged != 0 && !devices_.charge(device, taken->charged, true)) return false;
+  counted.charged += taken->charged;
+  counted.idle -= taken->idle;
+  counted.used -= taken->used;
   return true;
 }
 
-void GraphMemory::give_back(const Sizes& sizes, const Sizes& charged) {
-  for (const auto& [device, bytes] : charged) {
-    devices_.uncharge(device, bytes, true);
-    counted_[device].charged -= bytes;
-    counted_[device].idle += sizes.at(device) - bytes;
+void GraphMemory::give_back(const std::map<CUdevice, Taken>& taken) {
+  for (const auto& [device, its] : taken) {
+    devices_.uncharge(device, its.charged, true);
+    Counted& counted = counted_[device];
+    counted.charged -= its.charged;
+    counted.idle += its.idle;
+    counted.used += its.used;
   }
 }
 
-void GraphMemory::settle(CUgraphExec exec, CUresult result) {
+void GraphMemory::settle(CUgraphExec exec, bool is_launch, CUresult result) {
   const std::lock_guard lock(mutex_);
   const auto found = execs_.find(exec);
   if (found == execs_.end() || found->second.entered == 0) return;
   Exec& its = found->second;
   its.was_launched |= result == CUDA_SUCCESS;
+  its.has_run |= is_launch && result == CUDA_SUCCESS;
   if (--its.entered != 0 || its.was_launched || !its.is_charged) return;
-  give_back(its.sizes, its.charged);
+  give_back(its.taken);
   its.is_charged = false;
 }
 
@@ -137,11 +144,12 @@ void GraphMemory::count_device(CUdevice device) {
   const std::uint64_t used = attribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
   std::uint64_t now = held;
   for (const auto& [exec, its] : execs_) {
-    const auto found = its.charged.find(device);
-    if (its.entered != 0 && found != its.charged.end()) now += found->second;
+    const auto found = its.taken.find(device);
+    if (its.entered != 0 && found != its.taken.end()) now += found->second.charged;
   }
   Counted& counted = counted_[device];
   counted.idle = held - std::min(held, used);
+  counted.used = std::min(held, used);
   if (now < counted.charged) devices_.uncharge(device, counted.charged - now, true);
   // The driver has it, whatever the manager thinks; what was not granted is not given back later.
   if (now > counted.charged && !devices_.charge(device, now - counted.charged, true))

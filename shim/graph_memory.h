@@ -17,7 +17,9 @@ namespace plexrl::shim {
 ///
 /// It is charged before a launch that may take it, by what the graph's nodes ask for, so that it
 /// stays within the promise; what the driver really has is counted when the process is at rest.
-/// Until then a graph that is launched again takes nothing more: its addresses are its own.
+/// Until then a graph that is launched again takes nothing more: its addresses are its own. One
+/// that frees by itself what it left behind (AUTO_FREE_ON_LAUNCH) has that again at its next
+/// launch.
 ///
 /// Threads: any. Job threads hold its lock while they ask the manager, whose answers the agent
 /// receives; so the agent never waits for it.
@@ -26,16 +28,16 @@ class GraphMemory {
   GraphMemory(Devices& devices, Unpageable& unpageable) noexcept
       : devices_(devices), unpageable_(unpageable) {}
 
-  /// After `graph` was instantiated.
-  void instantiated(CUgraphExec exec, CUgraph graph);
+  /// After `graph` was instantiated with these flags (CUgraphInstantiate_flags).
+  void instantiated(CUgraphExec exec, CUgraph graph, std::uint64_t flags);
   void destroyed(CUgraphExec exec);
 
   /// Before the driver is asked to launch or upload `exec`. False: its memory is beyond the
   /// promise. While no graph has allocation nodes it costs a load.
   bool enter(CUgraphExec exec) { return is_unused() || charge(exec); }
   /// After it, once for each `enter` that was true.
-  void leave(CUgraphExec exec, CUresult result) {
-    if (!is_unused()) settle(exec, result);
+  void leave(CUgraphExec exec, bool is_launch, CUresult result) {
+    if (!is_unused()) settle(exec, is_launch, result);
   }
 
   /// Counts what the driver has. Nothing that was launched is outstanding. The agent counts another
@@ -45,23 +47,34 @@ class GraphMemory {
 
  private:
   using Sizes = std::map<CUdevice, std::uint64_t>;  ///< bytes on each device
+  /// What makes up the memory of one graph on one device.
+  struct Taken {
+    std::uint64_t idle = 0;     ///< of Counted::idle
+    std::uint64_t used = 0;     ///< of Counted::used
+    std::uint64_t charged = 0;  ///< the rest
+  };
   struct Exec {
     Sizes sizes;
-    Sizes charged;  ///< of them since the last count, beside what the driver had left over
+    std::map<CUdevice, Taken> taken;  ///< since the last count, while `is_charged`
     bool is_charged = false;
-    bool was_launched = false;  ///< since the last count
+    bool frees_itself = false;  ///< at its launch, what is left of the one before
+    bool has_run = false;
+    bool was_launched = false;  ///< or uploaded, since the last count
     int entered = 0;            ///< threads between `enter` and `leave`
   };
+  /// Of what the driver had at the last count, less what graphs have taken of it since.
   struct Counted {
     std::uint64_t charged = 0;
-    std::uint64_t idle = 0;  ///< of what the driver had at the last count, what no graph used
+    std::uint64_t idle = 0;  ///< used by no graph
+    std::uint64_t used = 0;  ///< left behind by graphs that have run
   };
 
   bool is_unused() const { return with_memory_.load(std::memory_order_relaxed) == 0; }
   bool charge(CUgraphExec exec);
-  bool charge(CUdevice device, std::uint64_t bytes, std::uint64_t* charged);
-  void give_back(const Sizes& sizes, const Sizes& charged);
-  void settle(CUgraphExec exec, CUresult result);
+  /// `may_reuse`: it has what is in use of its own again.
+  bool take(CUdevice device, std::uint64_t bytes, bool may_reuse, Taken* taken);
+  void give_back(const std::map<CUdevice, Taken>& taken);
+  void settle(CUgraphExec exec, bool is_launch, CUresult result);
   void count_locked();
   void count_device(CUdevice device);
 

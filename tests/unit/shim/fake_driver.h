@@ -71,6 +71,7 @@ class FakeDriver {
   std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> bound;
   std::map<CUgraph, std::vector<std::size_t>> graphs;  ///< what their nodes allocate
   std::map<CUgraphExec, std::size_t> execs;            ///< what they take in all
+  std::map<CUgraphExec, std::size_t> left_behind;      ///< of it by those that free by themselves
   std::size_t graph_memory = 0;                        ///< that the driver has taken for graphs
   std::map<std::uint64_t, std::vector<std::byte>> handles;
   std::map<std::uint64_t, Mapping> mappings;

@@ -3,7 +3,7 @@
 #include "tests/unit/shim/fake_driver.h"
 
 /// The fake driver's graphs: nodes that allocate, whose memory the driver takes at a launch and
-/// keeps until it is trimmed.
+/// keeps until it is trimmed. Nodes that free are there unless the graph is to free by itself.
 
 namespace plexrl::shim::testing {
 namespace {
@@ -37,12 +37,13 @@ CUresult allocation(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* out) {
   return CUDA_SUCCESS;
 }
 
-CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long) {
+CUresult instantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
   COUNT(cuGraphInstantiateWithFlags);
   *out = reinterpret_cast<CUgraphExec>(fake->next_object += 0x100);
   std::size_t bytes = 0;
   for (const std::size_t node : fake->graphs.at(graph)) bytes += node;
   fake->execs[*out] = bytes;
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0) fake->left_behind[*out] = 0;
   return CUDA_SUCCESS;
 }
 
@@ -52,11 +53,18 @@ CUresult destroy(CUgraphExec exec) {
   return CUDA_SUCCESS;
 }
 
+std::size_t graph_memory_used() {
+  std::size_t sum = 0;
+  for (const auto& [exec, bytes] : fake->left_behind) sum += bytes;
+  return sum;
+}
+
 /// The memory of a graph is free again when it has run, which is at once; the driver keeps it.
 CUresult take(CUgraphExec exec) {
   const std::size_t bytes = fake->execs.at(exec);
-  if (bytes <= fake->graph_memory) return CUDA_SUCCESS;
-  const std::size_t more = bytes - fake->graph_memory;
+  const std::size_t free = fake->graph_memory - graph_memory_used();
+  if (bytes <= free) return CUDA_SUCCESS;
+  const std::size_t more = bytes - free;
   if (more > fake->hbm_bytes - fake->used) return CUDA_ERROR_OUT_OF_MEMORY;
   fake->used += more;
   fake->graph_memory += more;
@@ -65,7 +73,12 @@ CUresult take(CUgraphExec exec) {
 
 CUresult launch(CUgraphExec exec, CUstream) {
   COUNT(cuGraphLaunch);
-  return take(exec);
+  const auto left = fake->left_behind.find(exec);
+  if (left == fake->left_behind.end()) return take(exec);
+  left->second = 0;
+  const CUresult taken = take(exec);
+  if (taken == CUDA_SUCCESS) left->second = fake->execs.at(exec);
+  return taken;
 }
 
 CUresult upload(CUgraphExec exec, CUstream) {
@@ -76,14 +89,14 @@ CUresult upload(CUgraphExec exec, CUstream) {
 CUresult attribute(CUdevice, CUgraphMem_attribute which, void* out) {
   COUNT(cuDeviceGetGraphMemAttribute);
   *static_cast<cuuint64_t*>(out) =
-      which == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? fake->graph_memory : 0;
+      which == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? fake->graph_memory : graph_memory_used();
   return CUDA_SUCCESS;
 }
 
 CUresult trim(CUdevice) {
   COUNT(cuDeviceGraphMemTrim);
-  fake->used -= fake->graph_memory;
-  fake->graph_memory = 0;
+  fake->used -= fake->graph_memory - graph_memory_used();
+  fake->graph_memory = graph_memory_used();
   return CUDA_SUCCESS;
 }
 

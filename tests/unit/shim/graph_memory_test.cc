@@ -20,12 +20,13 @@ class GraphMemoryTest : public ProcessTest {
     manager_.promised = 40 * kMiB;
     ProcessTest::SetUp();
   }
-  CUgraphExec instantiate(std::vector<std::size_t> allocations) {
+  CUgraphExec instantiate(std::vector<std::size_t> allocations, unsigned long long flags = 0) {
     CUgraphExec exec = nullptr;
     const CUgraph graph = driver_.make_graph(std::move(allocations));
-    EXPECT_EQ(shim::cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(shim::cuGraphInstantiateWithFlags(&exec, graph, flags), CUDA_SUCCESS);
     return exec;
   }
+  static constexpr auto kFreesItself = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
   static CUresult launch(CUgraphExec exec) { return shim::cuGraphLaunch(exec, CU_STREAM_LEGACY); }
   /// What is charged for graphs, with what was given back until now.
   std::uint64_t charged() {
@@ -76,6 +77,49 @@ TEST_F(GraphMemoryTest, WhatOthersHadIsTakenOverWhenTheirWorkIsOver) {
   const CUgraphExec first = instantiate({24 * kMiB}), second = instantiate({24 * kMiB});
   ASSERT_EQ(launch(first), CUDA_SUCCESS);
   EXPECT_EQ(launch(second), CUDA_SUCCESS) << "the driver has the first one's memory left over";
+  EXPECT_EQ(charged(), 24 * kMiB);
+}
+
+TEST_F(GraphMemoryTest, WhatAGraphLeftBehindAndFreesAtItsNextLaunchIsChargedOnce) {
+  hold_lease();
+  const CUgraphExec exec = instantiate({24 * kMiB}, kFreesItself);
+  for (int launched = 0; launched < 3; ++launched) {
+    ASSERT_EQ(launch(exec), CUDA_SUCCESS);
+    EXPECT_EQ(charged(), 24 * kMiB);
+    process_.graph_memory.count();
+    EXPECT_EQ(charged(), 24 * kMiB);
+  }
+}
+
+TEST_F(GraphMemoryTest, WhatAGraphLeftBehindIsNoOthers) {
+  hold_lease();
+  const CUgraphExec first = instantiate({16 * kMiB}, kFreesItself);
+  const CUgraphExec second = instantiate({12 * kMiB}, kFreesItself);
+  ASSERT_EQ(launch(first), CUDA_SUCCESS);
+  process_.graph_memory.count();
+  ASSERT_EQ(shim::cuGraphUpload(second, CU_STREAM_LEGACY), CUDA_SUCCESS);
+  EXPECT_EQ(charged(), 28 * kMiB) << "it has not run, so nothing of it is there";
+  process_.graph_memory.count();
+  ASSERT_EQ(launch(second), CUDA_SUCCESS);
+  EXPECT_EQ(charged(), 28 * kMiB);
+  process_.graph_memory.count();
+  const CUgraphExec third = instantiate({16 * kMiB}, kFreesItself);
+  EXPECT_EQ(launch(third), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(charged(), 28 * kMiB);
+  EXPECT_EQ(launch(first), CUDA_SUCCESS);
+  EXPECT_EQ(launch(second), CUDA_SUCCESS);
+  EXPECT_EQ(charged(), 28 * kMiB);
+}
+
+TEST_F(GraphMemoryTest, AGraphThatFreesItselfAndCouldNotBeLaunchedHasNothingTaken) {
+  hold_lease();
+  const CUgraphExec exec = instantiate({24 * kMiB}, kFreesItself);
+  ASSERT_EQ(launch(exec), CUDA_SUCCESS);
+  process_.graph_memory.count();
+  driver_.fail("cuGraphLaunch", 1, CUDA_ERROR_ILLEGAL_STATE);
+  EXPECT_EQ(launch(exec), CUDA_ERROR_ILLEGAL_STATE);
+  EXPECT_EQ(charged(), 24 * kMiB);
+  EXPECT_EQ(launch(exec), CUDA_SUCCESS);
   EXPECT_EQ(charged(), 24 * kMiB);
 }
 
