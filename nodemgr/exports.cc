@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 48;
 constexpr std::uint64_t kUnit = std::uint64_t{2} << 20;
-/// Of all jobs together; more than processes that share memory ever have.
-constexpr std::size_t kMostClaims = 65536;
+/// Of one job, entries and claims each; more than processes that share memory ever have.
+constexpr std::size_t kMostNames = 65536;
 
 bool makes_sense(const wire::Export& what) {
   if (what.chunks == 0 || what.bytes == 0 || what.bytes > kMaxBytes || what.bytes % kUnit != 0 ||
@@ -66,9 +66,9 @@ bool Exports::handle(Session& session, const Packet& packet) {
   }
 }
 
-Exports::Entry* Exports::find(const Session& session, std::uint64_t id) {
-  auto it = entries_.find(id);
-  return it != entries_.end() && it->second.job == session.job->key ? &it->second : nullptr;
+Exports::Entry* Exports::find(Shares& shares, std::uint64_t id) {
+  auto it = shares.entries.find(id);
+  return it != shares.entries.end() ? &it->second : nullptr;
 }
 
 bool Exports::on_export(Session& session, const Packet& packet) {
@@ -77,21 +77,32 @@ bool Exports::on_export(Session& session, const Packet& packet) {
       session.memory.find(static_cast<int>(body.gpu)) == session.memory.end()) {
     return false;
   }
-  std::uint64_t id = body.id;
-  if (id == 0) {
-    // Names of earlier managers are not met again.
-    id = node_.generation << 32 | next_id_++;
-    body.tag = random_id();
-  } else if (entries_.count(id) != 0 && entries_[id].owner != session.id) {
-    return false;
+  Shares& shares = shares_of(session);
+  const Entry* known = body.id == 0 ? nullptr : find(shares, body.id);
+  if (known != nullptr && known->owner != session.id) {
+    // A journal that was lost may have made it another's before this one was back.
+    log_line(LogLevel::kWarning, "exports",
+             cat("pid=", session.process.pid,
+                 " has come back too late with memory that it shared: another process of its job "
+                 "owns it, theirs are two from now on"));
+    session.client->send_error(wire::Type::kError, packet.request, wire::kErrorInternal,
+                               "another process of the job owns this memory");
+    return true;
   }
-  body.id = id;
-  Entry& entry = entries_[id];
+  if (known == nullptr && shares.entries.size() >= kMostNames) {
+    session.client->send(wire::Type::kExported, packet.request, wire::Exported{});
+    return true;
+  }
+  if (body.id == 0) {
+    // Names of earlier managers are not met again.
+    body.id = node_.generation << 32 | next_id_++;
+    body.tag = random_id();
+  }
+  Entry& entry = shares.entries[body.id];
   entry.owner = session.id;
-  entry.job = session.job->key;
   entry.what = body;
-  session.client->send(wire::Type::kExported, packet.request, wire::Exported{id, body.tag});
-  owner_back(id, entry);
+  session.client->send(wire::Type::kExported, packet.request, wire::Exported{body.id, body.tag});
+  owner_back(shares, body.id, entry);
   return true;
 }
 
@@ -99,7 +110,7 @@ bool Exports::on_import(Session& session, const Packet& packet) {
   wire::Import body{};
   if (!packet.read(body)) return false;
   if (packet.request == 0) return claim(session, body);
-  Entry* entry = find(session, body.id);
+  Entry* entry = find(shares_of(session), body.id);
   if (entry == nullptr || entry->ended || !equal_secrets(entry->what.tag, body.tag)) {
     session.client->send_error(wire::Type::kError, packet.request, wire::kErrorUnknownType,
                                "no such memory of this job");
@@ -120,7 +131,7 @@ bool Exports::on_import(Session& session, const Packet& packet) {
 bool Exports::on_fetch(Session& session, const Packet& packet) {
   wire::Handles body{};
   if (!packet.read(body) || body.count == 0 || body.count > wire::kMaxPacketFds) return false;
-  Entry* entry = find(session, body.id);
+  Entry* entry = find(shares_of(session), body.id);
   if (entry == nullptr) return true;  // freed and forgotten meanwhile
   if (entry->importers.count(session.id) == 0 || body.first >= entry->what.chunks ||
       body.count > entry->what.chunks - body.first) {
@@ -135,7 +146,7 @@ bool Exports::on_fetch(Session& session, const Packet& packet) {
 bool Exports::on_handles(Session& session, const Packet& packet) {
   wire::Handles body{};
   if (!packet.read(body) || packet.fds.size() != body.count) return false;
-  Entry* entry = find(session, body.id);
+  Entry* entry = find(shares_of(session), body.id);
   if (entry == nullptr || entry->owner != session.id) return true;
   if (entry->importers.count(body.importer) == 0) return true;  // it has closed it meanwhile
   Session* importer = living(node_, body.importer);
@@ -149,7 +160,7 @@ bool Exports::on_handles(Session& session, const Packet& packet) {
 bool Exports::on_parked(Session& session, const Packet& packet) {
   wire::Parked body{};
   if (!packet.read(body)) return false;
-  Entry* entry = find(session, body.id);
+  Entry* entry = find(shares_of(session), body.id);
   if (entry == nullptr || entry->owner != session.id) return true;
   if (body.chunk >= entry->what.chunks) return false;
   entry->parked.erase(body.chunk);
@@ -160,63 +171,64 @@ bool Exports::on_parked(Session& session, const Packet& packet) {
   return true;
 }
 
-void Exports::leave(std::uint64_t id, SessionKey importer) {
-  auto it = entries_.find(id);
-  if (it == entries_.end()) return;
-  Entry& entry = it->second;
-  entry.importers.erase(importer);
+bool Exports::end_if_unused(JobKey job, std::uint64_t id, const Entry& entry) {
   // After a restart others may still have to come back; the owner asks again when all have.
-  if (!entry.ended || !entry.importers.empty() || !is_all_told(entry.job)) return;
+  if (!entry.ended || !entry.importers.empty() || !is_all_told(job)) return false;
   if (Session* owner = living(node_, entry.owner)) {
     owner->client->send(wire::Type::kExportUnused, 0, wire::ExportRef{id});
   }
-  entries_.erase(it);
+  return true;
+}
+
+void Exports::leave(const Session& importer, std::uint64_t id) {
+  Shares& shares = shares_of(importer);
+  Entry* entry = find(shares, id);
+  if (entry == nullptr) return;
+  entry->importers.erase(importer.id);
+  if (end_if_unused(importer.job->key, id, *entry)) shares.entries.erase(id);
 }
 
 bool Exports::on_closed(Session& session, const Packet& packet) {
   wire::ExportRef body{};
   if (!packet.read(body)) return false;
-  if (find(session, body.id) != nullptr) leave(body.id, session.id);
-  give_up_claim(body.id, session.id);
+  leave(session, body.id);
+  give_up_claim(shares_of(session), body.id, session.id);
   return true;
 }
 
 bool Exports::on_ended(Session& session, const Packet& packet) {
   wire::ExportRef body{};
   if (!packet.read(body)) return false;
-  Entry* entry = find(session, body.id);
+  Entry* entry = find(shares_of(session), body.id);
   // After a restart some importers may still have to come back; then it is asked again.
   const bool is_used = entry != nullptr && entry->owner == session.id &&
                        (!entry->importers.empty() || !is_all_told(session.job->key));
   if (is_used) entry->ended = true;
-  if (entry != nullptr && entry->owner == session.id && !is_used) entries_.erase(body.id);
+  if (entry != nullptr && entry->owner == session.id && !is_used) {
+    shares_of(session).entries.erase(body.id);
+  }
   session.client->send(is_used ? wire::Type::kExportEnded : wire::Type::kExportUnused,
                        packet.request, body);
   return true;
 }
 
 void Exports::session_gone(const Session& session) {
+  const JobKey job = session.job->key;
+  Shares& shares = shares_[job];
   std::vector<std::uint64_t> claimed;
-  for (const auto& [id, claim] : claims_) {
+  for (const auto& [id, claim] : shares.claims) {
     if (claim.importers.count(session.id) != 0) claimed.push_back(id);
   }
-  for (std::uint64_t id : claimed) give_up_claim(id, session.id);
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    auto next = std::next(it);
-    Entry& entry = it->second;
+  for (std::uint64_t id : claimed) give_up_claim(shares, id, session.id);
+  for (auto it = shares.entries.begin(); it != shares.entries.end();) {
+    auto& [id, entry] = *it;
     entry.importers.erase(session.id);
-    if (entry.owner == session.id) {
-      bequeath(it->first, entry, session);
-    } else if (entry.ended && entry.importers.empty() && is_all_told(entry.job)) {
-      if (Session* owner = living(node_, entry.owner)) {
-        owner->client->send(wire::Type::kExportUnused, 0, wire::ExportRef{it->first});
-      }
-      entry.owner = 0;
-    }
-    if (entry.owner == 0) entries_.erase(it);
-    it = next;
+    if (entry.owner == session.id) bequeath(id, entry, session);
+    const bool is_over = entry.owner == 0 || end_if_unused(job, id, entry);
+    it = is_over ? shares.entries.erase(it) : std::next(it);
   }
-  if (session.shares_untold) settle_claims(session.job->key);  // nobody waits for it any more
+  if (shares.entries.empty() && shares.claims.empty()) shares_.erase(job);
+  if (session.shares_untold) told(job);
 }
 
 /// A surviving importer becomes the owner, with the slabs that hold evicted bytes.
@@ -233,46 +245,59 @@ void Exports::bequeath(std::uint64_t id, Entry& entry, const Session& dead) {
     }
   }
   if (heir == nullptr) return;
-  for (auto& [chunk, parked] : entry.parked) {
-    std::uint64_t bytes = 0;
-    int fd = node_.slabs->hand_over(parked.slab, dead.id, heir->id, &bytes);
-    if (fd < 0) continue;
-    int fds[] = {fd};
-    heir->client->send(wire::Type::kParked, 0,
-                       wire::Parked{id, chunk, 0, parked.slab, bytes, parked.offset}, fds);
-  }
-  heir->client->send(wire::Type::kOwnerGone, 0, wire::OwnerGone{id, 1, 0});
+  hand_to_heir(id, entry, *heir, dead.id);
   log_line(LogLevel::kInfo, "exports",
            cat("the owner of shared memory is gone, pid=", heir->process.pid, " keeps it"));
   entry.owner = heir->id;
   entry.importers.erase(heir->id);
 }
 
+void Exports::hand_to_heir(std::uint64_t id, Entry& entry, Session& heir, SessionKey from) {
+  for (auto& [chunk, parked] : entry.parked) {
+    std::uint64_t bytes = 0;
+    int fd = node_.slabs->hand_over(parked.slab, from, heir.id, &bytes);
+    if (fd < 0) continue;
+    int fds[] = {fd};
+    heir.client->send(wire::Type::kParked, 0,
+                      wire::Parked{id, chunk, 0, parked.slab, bytes, parked.offset}, fds);
+  }
+  heir.client->send(wire::Type::kOwnerGone, 0, wire::OwnerGone{id, 1, 0});
+}
+
 // ---- after a restart
 
 bool Exports::claim(Session& session, const wire::Import& import) {
-  if (Entry* entry = find(session, import.id)) {
+  Shares& shares = shares_of(session);
+  if (Entry* entry = find(shares, import.id)) {
     if (!equal_secrets(entry->what.tag, import.tag)) return false;
-    if (entry->owner == session.id) return true;
+    if (entry->owner == session.id) {
+      // Who knows that it is the heir says kExport: its connection was lost with the news.
+      hand_to_heir(import.id, *entry, session, session.id);
+      return true;
+    }
     entry->importers.insert(session.id);
     session.client->send(wire::Type::kOwnerBack, 0, wire::ExportRef{import.id});
     return true;
   }
-  if (claims_.size() >= kMostClaims) return true;
-  Claim& claim =
-      claims_.try_emplace(import.id, Claim{session.job->key, import.tag, {}, 0}).first->second;
-  if (claim.job != session.job->key || !equal_secrets(claim.tag, import.tag)) return true;
+  if (shares.claims.size() >= kMostNames) return true;
+  Claim& claim = shares.claims.try_emplace(import.id, Claim{import.tag, {}, 0}).first->second;
+  if (!equal_secrets(claim.tag, import.tag)) return true;
   claim.importers.insert(session.id);
-  settle_claims(session.job->key);
+  if (claim.candidate == session.id) {
+    // Asked before, it claims it still: its connection may have been lost with the question.
+    ask(import.id, claim, session);
+  } else if (claim.candidate == 0 && is_all_told(session.job->key)) {
+    ask_next(import.id, claim);
+  }
   return true;
 }
 
-void Exports::owner_back(std::uint64_t id, Entry& entry) {
-  auto it = claims_.find(id);
-  if (it == claims_.end()) return;
+void Exports::owner_back(Shares& shares, std::uint64_t id, Entry& entry) {
+  auto it = shares.claims.find(id);
+  if (it == shares.claims.end()) return;
   const Claim claim = std::move(it->second);
-  claims_.erase(it);
-  if (claim.job != entry.job || !equal_secrets(claim.tag, entry.what.tag)) return;
+  shares.claims.erase(it);
+  if (!equal_secrets(claim.tag, entry.what.tag)) return;
   for (SessionKey importer : claim.importers) {
     Session* session = importer == entry.owner ? nullptr : node_.find_session(importer);
     if (session == nullptr) continue;
@@ -283,13 +308,13 @@ void Exports::owner_back(std::uint64_t id, Entry& entry) {
   }
 }
 
-void Exports::give_up_claim(std::uint64_t id, SessionKey importer) {
-  auto it = claims_.find(id);
-  if (it == claims_.end()) return;
+void Exports::give_up_claim(Shares& shares, std::uint64_t id, SessionKey importer) {
+  auto it = shares.claims.find(id);
+  if (it == shares.claims.end()) return;
   Claim& claim = it->second;
   claim.importers.erase(importer);
   if (claim.importers.empty()) {
-    claims_.erase(it);
+    shares.claims.erase(it);
   } else if (claim.candidate == importer) {
     ask_next(id, claim);
   }
@@ -297,13 +322,7 @@ void Exports::give_up_claim(std::uint64_t id, SessionKey importer) {
 
 bool Exports::on_told(Session& session) {
   session.shares_untold = false;
-  settle_claims(session.job->key);
-  if (!is_all_told(session.job->key)) return true;
-  for (auto& [id, other] : node_.sessions) {
-    if (other->job == session.job && other->client != nullptr) {
-      other->client->send(wire::Type::kSharesTold, 0, std::span<const std::byte>());
-    }
-  }
+  told(session.job->key);
   return true;
 }
 
@@ -314,21 +333,30 @@ bool Exports::is_all_told(JobKey job) const {
   return true;
 }
 
-void Exports::settle_claims(JobKey job) {
+void Exports::told(JobKey job) {
   if (!is_all_told(job)) return;
-  for (auto& [id, claim] : claims_) {
-    if (claim.job == job && claim.candidate == 0) ask_next(id, claim);
+  if (auto shares = shares_.find(job); shares != shares_.end()) {
+    for (auto& [id, claim] : shares->second.claims) {
+      if (claim.candidate == 0) ask_next(id, claim);
+    }
   }
+  for (auto& [id, session] : node_.sessions) {
+    if (session->job->key == job && session->client != nullptr) {
+      session->client->send(wire::Type::kSharesTold, 0, std::span<const std::byte>());
+    }
+  }
+}
+
+void Exports::ask(std::uint64_t id, Claim& claim, Session& candidate) {
+  claim.candidate = candidate.id;
+  candidate.client->send(wire::Type::kOwnerGone, 0, wire::OwnerGone{id, 1, 1});
 }
 
 void Exports::ask_next(std::uint64_t id, Claim& claim) {
   claim.candidate = 0;
   for (SessionKey importer : claim.importers) {
     Session* session = living(node_, importer);
-    if (session == nullptr) continue;
-    claim.candidate = importer;
-    session->client->send(wire::Type::kOwnerGone, 0, wire::OwnerGone{id, 1, 1});
-    return;
+    if (session != nullptr) return ask(id, claim, *session);
   }
 }
 

@@ -24,7 +24,8 @@ namespace plexrl::nodemgr {
 /// have said what they have. Then the owner is dead: the first claimant that has all of it mapped
 /// gets it.
 ///
-/// What comes in packets is checked: figures in range, names known, both sides of one job.
+/// What comes in packets is checked: figures in range, names known, both sides of one job. A name
+/// means something within its job only: another job that says the same one is in nobody's way.
 class Exports {
  public:
   explicit Exports(Node& node) noexcept : node_(node) {}
@@ -33,8 +34,11 @@ class Exports {
   /// False: the packet makes no sense.
   [[nodiscard]] bool handle(Session& session, const Packet& packet);
 
-  /// The process is gone; its slabs are still its own.
+  /// The process is gone, and no session any more; its slabs are still its own.
   void session_gone(const Session& session);
+  /// Nobody waits any more for a process of this job to say what it shares: once all of them have,
+  /// what depends on that is done.
+  void told(JobKey job);
 
  private:
   struct Parked {
@@ -43,17 +47,20 @@ class Exports {
   };
   struct Entry {
     SessionKey owner = 0;
-    JobKey job = 0;
     wire::Export what{};
     bool ended = false;  ///< freed by its owner: no new importers
     std::set<SessionKey> importers;
     std::map<std::uint32_t, Parked> parked;  ///< by chunk
   };
   struct Claim {
-    JobKey job = 0;
     wire::Id128 tag{};
     std::set<SessionKey> importers;
     SessionKey candidate = 0;  ///< has been asked to be the owner
+  };
+  /// What a job shares, by id.
+  struct Shares {
+    std::map<std::uint64_t, Entry> entries;
+    std::map<std::uint64_t, Claim> claims;
   };
 
   bool on_export(Session& session, const Packet& packet);
@@ -64,26 +71,30 @@ class Exports {
   bool on_closed(Session& session, const Packet& packet);
   bool on_ended(Session& session, const Packet& packet);
 
-  /// An entry of the session's job; null: no such one.
-  Entry* find(const Session& session, std::uint64_t id);
+  Shares& shares_of(const Session& session) { return shares_[session.job->key]; }
+  /// Null: no such one.
+  static Entry* find(Shares& shares, std::uint64_t id);
   /// One import less; forgets the entry when it was the last of a freed one.
-  void leave(std::uint64_t id, SessionKey importer);
+  void leave(const Session& importer, std::uint64_t id);
+  /// What is left of a freed entry when nobody imports it: its owner is told. False: not yet.
+  bool end_if_unused(JobKey job, std::uint64_t id, const Entry& entry);
   void bequeath(std::uint64_t id, Entry& entry, const Session& dead);
+  /// Tells the heir what was parked, in slabs that were `from`'s, and that it owns the memory.
+  void hand_to_heir(std::uint64_t id, Entry& entry, Session& heir, SessionKey from);
 
   bool claim(Session& session, const wire::Import& import);
   /// The owner is there: who has claimed the memory imports it.
-  void owner_back(std::uint64_t id, Entry& entry);
+  void owner_back(Shares& shares, std::uint64_t id, Entry& entry);
   /// One claimant less.
-  void give_up_claim(std::uint64_t id, SessionKey importer);
+  void give_up_claim(Shares& shares, std::uint64_t id, SessionKey importer);
   bool on_told(Session& session);
-  /// What is due when all processes of the job have said what they share.
-  void settle_claims(JobKey job);
   bool is_all_told(JobKey job) const;
+  /// Whether it can be the owner; a second question changes nothing for one that is already.
+  static void ask(std::uint64_t id, Claim& claim, Session& candidate);
   void ask_next(std::uint64_t id, Claim& claim);
 
   Node& node_;
-  std::map<std::uint64_t, Entry> entries_;
-  std::map<std::uint64_t, Claim> claims_;  ///< by the id of the memory
+  std::map<JobKey, Shares> shares_;
   std::uint64_t next_id_ = 1;
 };
 

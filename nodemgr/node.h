@@ -86,8 +86,8 @@ struct Session {
   ProcessIdentity process;
   ScopedFd pidfd;
   std::string command;
-  std::uint64_t features = 0;  ///< wire::Feature, of its hello
   Client* client = nullptr;    ///< null while the connection is lost
+  std::uint64_t features = 0;  ///< wire::Feature, those of the process that this manager has too
   SharedPage control, activity;
   std::map<int, SessionMemory> memory;     ///< by attached GPU
   std::map<int, std::uint64_t> may_leave;  ///< by GPU: bytes of which others may need the room
@@ -108,7 +108,7 @@ struct Session {
 
   // After a restart of the manager.
   bool awaited = false;        ///< the journal names it and it has not answered
-  bool shares_untold = false;  ///< and has not said what it shares and imports (exports.h)
+  bool shares_untold = false;  ///< it has yet to say what it shares and imports (exports.h)
   std::uint32_t resume_left = 0;
   bool gate_open = false;
   wire::Epoch believed{};

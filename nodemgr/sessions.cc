@@ -15,7 +15,8 @@
 namespace plexrl::nodemgr {
 namespace {
 
-constexpr std::uint64_t kFeatures = wire::kFeatureSlabs | wire::kFeaturePrefetch;
+constexpr std::uint64_t kFeatures =
+    wire::kFeatureSlabs | wire::kFeaturePrefetch | wire::kFeatureSharesTold;
 constexpr auto kLookForReplaced = std::chrono::seconds(1);
 
 TraceSession trace_of(const Session& session, TraceSession::Event event) {
@@ -74,8 +75,11 @@ void Sessions::hello(Client& client, const Packet& packet) {
   }
   client.session = session;
   session->client = &client;
-  session->features = hello.features;
+  session->features = hello.features & kFeatures;
   welcome(client, *session, packet.request);
+  // One with a shim from before kSharesTold never says it; what it shares nobody waits for.
+  if (again) session->shares_untold = (session->features & wire::kFeatureSharesTold) != 0;
+  if (again && !session->shares_untold) exports_.told(job->key);
   leases_.thaw();
 }
 
@@ -115,7 +119,7 @@ Session* Sessions::admit_again(Client& client, const wire::Hello& hello, Job& jo
   if (!same) {
     // Not in the journal: it is admitted as new, and says with kResumeState what it has.
     session = admit_new(client, hello, job);
-    if (session != nullptr) session->awaited = session->shares_untold = true;
+    if (session != nullptr) session->awaited = true;
     return session;
   }
   if (session->client != nullptr) {  // its old connection has not been seen to end yet
@@ -125,7 +129,7 @@ Session* Sessions::admit_again(Client& client, const wire::Hello& hello, Job& jo
   if (!make_pages(*session)) return nullptr;
   // Awaited anew: the connection alone may have been lost, then its kResumeState confirms the
   // lease.
-  session->awaited = session->shares_untold = true;
+  session->awaited = true;
   session->resume_left = 0;
   session->believed = {};
   session->gate_open = false;
@@ -152,7 +156,7 @@ void Sessions::welcome(Client& client, Session& session, std::uint64_t request) 
   node_.publish(*session.job);
   wire::Welcome body{};
   body.version = wire::kVersion;
-  body.features = kFeatures;
+  body.features = session.features;
   body.session = session.id;
   body.generation = node_.generation;
   body.grace_ns = static_cast<std::uint64_t>(node_.options.grace.count());

@@ -54,6 +54,7 @@ enum Feature : std::uint64_t {
   kFeatureGangSlots = 1u << 2,   ///< prepare / vote / commit / start over nodes (reserved)
   kFeaturePrefetch = 1u << 3,    ///< kPrefetch
   kFeatureCheckpoint = 1u << 4,  ///< driver checkpointing (reserved)
+  kFeatureSharesTold = 1u << 5,  ///< a process that comes back says kSharesTold
 };
 
 enum class Type : std::uint16_t {

@@ -14,9 +14,11 @@ class ClaimsTest : public ManagerTest {
     start_manager();
   }
   /// Comes back with kHelloResume, without a lease; has not said yet what it shares.
-  void come_back(FakeProcess& process) {
+  void come_back(FakeProcess& process) { come_back(process, job_, ~std::uint64_t{0}); }
+  void come_back(FakeProcess& process, const FakeJob& job, std::uint64_t features) {
     process.peer.connect_again(socket());
-    wire::Hello hello = hello_for(job_.admitted, process.peer);
+    wire::Hello hello = hello_for(job.admitted, process.peer);
+    hello.features &= features;
     hello.flags = wire::kHelloResume;
     hello.session = process.welcome.session;
     process.peer.send(Type::kHello, hello);
@@ -35,6 +37,10 @@ class ClaimsTest : public ManagerTest {
   }
   void tell_import(FakeProcess& importer) {
     importer.peer.send(Type::kImport, wire::Import{what_.id, what_.tag}, 0);
+    pump();
+  }
+  void lose_connection(FakeProcess& process) {
+    process.peer.disconnect();
     pump();
   }
   void all_told(FakeProcess& process) {
@@ -189,6 +195,128 @@ TEST_F(ClaimsTest, AClaimWithAnotherTagGetsNothing) {
   EXPECT_EQ(next(first_), Type::kOwnerGone);
   tell_export(first_);
   EXPECT_EQ(next(second_), std::nullopt);
+}
+
+TEST_F(ClaimsTest, WhenTheLastThatWasWaitedForDiesTheOthersAreToldSo) {
+  restart();
+  come_back(owner_);
+  tell_export(owner_);
+  all_told(owner_);
+  first_.peer.kill();
+  pump();
+  EXPECT_FALSE(owner_.peer.next().has_value()) << "one is still to come";
+  second_.peer.kill();
+  pump();
+  const auto told = owner_.peer.next();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->type, Type::kSharesTold);
+}
+
+TEST_F(ClaimsTest, WhoseShimCantSayWhatItSharesIsNotWaitedFor) {
+  crash_manager();
+  owner_.peer.kill();
+  start_manager();
+  come_back(first_);
+  tell_import(first_);
+  all_told(first_);
+  EXPECT_EQ(next(first_), std::nullopt) << "of the other it is not known yet";
+  come_back(second_, job_, ~std::uint64_t{wire::kFeatureSharesTold});
+  EXPECT_EQ(next(first_), Type::kOwnerGone);
+}
+
+TEST_F(ClaimsTest, ACandidateWhoseConnectionWasLostIsAskedAgain) {
+  crash_manager();
+  owner_.peer.kill();
+  start_manager();
+  for (FakeProcess* importer : {&first_, &second_}) {
+    come_back(*importer);
+    tell_import(*importer);
+    all_told(*importer);
+  }
+  lose_connection(first_);
+  come_back(first_);
+  tell_import(first_);
+  all_told(first_);
+  const auto asked = first_.peer.expect<wire::OwnerGone>(Type::kOwnerGone);
+  EXPECT_EQ(asked.rest_is_lost, 1u);
+  EXPECT_EQ(next(second_), std::nullopt) << "the first may have said yes";
+  tell_export(first_);
+  EXPECT_EQ(next(second_), Type::kOwnerBack);
+}
+
+TEST_F(ClaimsTest, AnHeirWhoseConnectionWasLostLearnsThatItIsTheHeir) {
+  owner_.peer.kill();
+  pump();
+  EXPECT_EQ(next(second_), Type::kOwnerGone);
+  lose_connection(first_);
+  come_back(first_);
+  tell_import(first_);
+  const auto gone = first_.peer.expect<wire::OwnerGone>(Type::kOwnerGone);
+  EXPECT_EQ(gone.is_heir, 1u);
+  EXPECT_EQ(gone.rest_is_lost, 0u);
+}
+
+TEST_F(ClaimsTest, AnOwnerThatComesTooLateIsToldSoAndStaysConnected) {
+  restart();
+  come_back(first_);
+  tell_export(first_);
+  come_back(owner_);
+  owner_.peer.send(Type::kExport, what_, 0);
+  pump();
+  EXPECT_EQ(next(owner_), Type::kError);
+  all_told(owner_);
+  charge(owner_, 0, kMiB);
+  owner_.peer.send(Type::kExport, wire::Export{}, 0);
+  pump();
+  EXPECT_EQ(next(owner_), Type::kError);
+  EXPECT_TRUE(owner_.peer.is_cut_off()) << "what makes no sense breaks the connection";
+}
+
+/// A job that names another one's memory before that does.
+class ThiefTest : public ClaimsTest {
+ protected:
+  void SetUp() override {
+    ClaimsTest::SetUp();
+    crash_manager();
+    owner_.peer.kill();
+    start_manager();
+    come_back(thief_, other_, ~std::uint64_t{0});
+  }
+  void expect_the_importers_are_asked() {
+    for (FakeProcess* importer : {&first_, &second_}) {
+      come_back(*importer);
+      tell_import(*importer);
+      all_told(*importer);
+    }
+    EXPECT_EQ(next(first_), Type::kOwnerGone);
+    tell_export(first_);
+    EXPECT_EQ(next(second_), Type::kOwnerBack);
+  }
+
+  FakeJob other_ = admit(256 * kMiB, "other");
+  FakeProcess thief_ = join_with(other_, {0}, kMiB);
+};
+
+TEST_F(ThiefTest, AClaimOfAnotherJobIsInNobodysWay) {
+  thief_.peer.send(Type::kImport, wire::Import{what_.id, {1, 2}}, 0);
+  pump();
+  expect_the_importers_are_asked();
+  EXPECT_EQ(next(thief_), std::nullopt);
+}
+
+TEST_F(ThiefTest, AnExportOfAnotherJobIsInNobodysWay) {
+  tell_export(thief_);
+  expect_the_importers_are_asked();
+  EXPECT_EQ(next(thief_), std::nullopt);
+}
+
+TEST_F(ThiefTest, ClaimsWithoutNumberLeaveOtherJobsTheirs) {
+  for (std::uint64_t id = 1; id <= 70'000; ++id) {
+    thief_.peer.send(Type::kImport, wire::Import{id, {1, 2}}, 0);
+    if (id % 64 == 0) pump();
+  }
+  pump();
+  expect_the_importers_are_asked();
 }
 
 }  // namespace
