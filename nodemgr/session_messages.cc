@@ -27,7 +27,10 @@ void malformed(Session& session, const Packet& packet, const std::string& why) {
 
 void Sessions::message(Client& client, const Packet& packet) {
   Session& session = *client.session;
-  if (session.awaited && packet.type != wire::Type::kResumeState) resumed(session);
+  if (session.awaited && packet.type != wire::Type::kResumeState &&
+      packet.type != wire::Type::kSlabsHeld) {
+    resumed(session);
+  }
   if (Exports::is_for_me(packet.type)) {
     if (!exports_.handle(session, packet))
       malformed(session, packet, "of shared memory: wrong size or figure");
@@ -50,6 +53,8 @@ void Sessions::message(Client& client, const Packet& packet) {
       return slab_request(session, packet);
     case wire::Type::kSlabReturn:
       return slab_return(session, packet);
+    case wire::Type::kSlabsHeld:
+      return slabs_held(session, packet);
     case wire::Type::kResumeState:
       return resume_state(session, packet);
     case wire::Type::kExiting:
@@ -207,6 +212,14 @@ void Sessions::slab_return(Session& session, const Packet& packet) {
   }
 }
 
+void Sessions::slabs_held(Session& session, const Packet& packet) {
+  wire::SlabsHeld body{};
+  if (!packet.read(body) || body.bytes > kMaxBytes || !session.awaited) {
+    return malformed(session, packet, "kSlabsHeld: wrong size, figure or moment");
+  }
+  node_.slabs->count_held(session.id, session.job->key, body.bytes);
+}
+
 void Sessions::resume_state(Session& session, const Packet& packet) {
   wire::ResumeState body{};
   bool good = packet.read(body) && body.gpu_count >= 1 && body.gpu_count <= wire::kMaxGpus &&
@@ -224,7 +237,12 @@ void Sessions::resume_state(Session& session, const Packet& packet) {
     SessionMemory& memory = session.memory[gpu];
     memory.resident = body.resident_bytes;
     memory.host = body.host_bytes;
-    node_.slabs->count_foreign(session.id, session.job->key, body.host_bytes);
+    if ((session.features & wire::kFeatureSlabsHeld) == 0) {
+      // An older shim does not say what slabs it has: no less than this.
+      std::uint64_t host = 0;
+      for (const auto& [index, its] : session.memory) host += its.host;
+      node_.slabs->count_held(session.id, session.job->key, host);
+    }
     leases_.memory_changed(session, gpu);
     session.gate_open |= (body.flags & 1) != 0;
     session.believed = std::max(session.believed, body.held);

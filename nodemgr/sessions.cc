@@ -15,8 +15,8 @@
 namespace plexrl::nodemgr {
 namespace {
 
-constexpr std::uint64_t kFeatures =
-    wire::kFeatureSlabs | wire::kFeaturePrefetch | wire::kFeatureSharesTold;
+constexpr std::uint64_t kFeatures = wire::kFeatureSlabs | wire::kFeaturePrefetch |
+                                    wire::kFeatureSharesTold | wire::kFeatureSlabsHeld;
 constexpr auto kLookForReplaced = std::chrono::seconds(1);
 
 TraceSession trace_of(const Session& session, TraceSession::Event event) {

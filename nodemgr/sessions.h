@@ -55,6 +55,7 @@ class Sessions {
   void kinds(Session& session, const Packet& packet);
   void slab_request(Session& session, const Packet& packet);
   void slab_return(Session& session, const Packet& packet);
+  void slabs_held(Session& session, const Packet& packet);
   void resume_state(Session& session, const Packet& packet);
   void resumed(Session& session);
   void paged(Session& session, const Packet& packet);

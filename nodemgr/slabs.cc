@@ -226,7 +226,19 @@ void Slabs::drop_job(JobKey job) {
   }
 }
 
-void Slabs::count_foreign(SessionKey session, JobKey job, std::uint64_t bytes) {
+void Slabs::count_held(SessionKey session, JobKey job, std::uint64_t bytes) {
+  for (auto it = slabs_.begin(); it != slabs_.end();) {
+    const Slab& slab = it->second;
+    if (slab.session != session) {
+      ++it;
+    } else if (slab.foreign) {
+      in_use_ -= slab.bytes;
+      it = slabs_.erase(it);
+    } else {
+      bytes -= std::min(bytes, slab.bytes);
+      ++it;
+    }
+  }
   if (bytes == 0) return;
   Slab& slab = slabs_[next_id_++];
   slab.bytes = bytes;

@@ -57,8 +57,9 @@ class Slabs {
   /// drop_job.
   void drop_session(SessionKey session);
   void drop_job(JobKey job);
-  /// After a restart: a process still maps slabs of the manager before.
-  void count_foreign(SessionKey session, JobKey job, std::uint64_t bytes);
+  /// After a restart: a process still maps slabs, so many bytes in all. What of them is not of this
+  /// manager is counted as long as the process lives, or until it says another figure.
+  void count_held(SessionKey session, JobKey job, std::uint64_t bytes);
 
   std::uint64_t bytes_in_use() const { return in_use_; }
   std::uint64_t bytes_of(JobKey job) const;

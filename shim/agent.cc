@@ -183,6 +183,9 @@ void Agent::say_waiting(std::uint64_t now) {
 }
 
 void Agent::resume(Connection& fresh) {
+  if ((parts_.client.welcome().features & wire::kFeatureSlabsHeld) != 0) {
+    fresh.send(wire::Type::kSlabsHeld, wire::SlabsHeld{parts_.store.held_bytes()});
+  }
   const std::vector<Devices::Attached> all = parts_.devices.all();
   for (const Devices::Attached& attached : all) {
     const RangeTable::Totals totals = parts_.ranges.totals(attached.device);

@@ -29,6 +29,7 @@ class Agent {
     MemoryReporter& reporter;
     RangeTable& ranges;
     Sharing& sharing;
+    const HostStore& store;
     SlabWorker& slab_worker;
   };
 

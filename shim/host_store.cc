@@ -54,16 +54,24 @@ std::optional<HostSpan> HostStore::take_free(std::size_t bytes) {
 
 std::unique_ptr<HostSlab> HostStore::map(const SlabSource::Slab& received,
                                          std::size_t least_bytes) {
+  note_held(received, true);
   auto slab = std::make_unique<HostSlab>();
   slab->id = received.id;
   slab->bytes = received.bytes;
   slab->address = map_slab(received);
   if (slab->address != nullptr && slab->bytes >= least_bytes) return slab;
+  note_held(received, false);
   PLEXRL_WARN(kFile, "can't use slab id=%lu bytes=%zu, giving it back",
               static_cast<unsigned long>(received.id), received.bytes);
   if (slab->address != nullptr) ::munmap(slab->address, slab->bytes);
   source_->give_back(received.id);
   return nullptr;
+}
+
+void HostStore::note_held(const SlabSource::Slab& slab, bool is_held) {
+  if (!slab.fd.valid()) return;  // plain memory, of no manager's budget
+  const std::lock_guard lock(mutex_);
+  is_held ? held_bytes_ += slab.bytes : held_bytes_ -= slab.bytes;
 }
 
 void HostStore::publish(std::unique_ptr<HostSlab> slab) {
@@ -126,6 +134,7 @@ HostSlab* HostStore::adopt(SlabSource::Slab received) {
   slab->address = map_slab(received);
   if (slab->address == nullptr) return nullptr;
   bytes_ += slab->bytes;
+  held_bytes_ += slab->bytes;
   slabs_.push_back(std::move(slab));
   return slabs_.back().get();
 }
@@ -187,6 +196,11 @@ void HostStore::forget_context(CUcontext context) {
 std::size_t HostStore::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;
+}
+
+std::size_t HostStore::held_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return held_bytes_;
 }
 
 std::size_t HostStore::used_bytes() const {

@@ -87,12 +87,15 @@ class HostStore {
   /// Before `context` ends, current in this thread: its registrations end with it.
   void forget_context(CUcontext context);
 
+  /// Of all slabs that the manager has made for this process, from when one has arrived.
+  std::size_t held_bytes() const;
   std::size_t bytes() const;       ///< of all slabs
   std::size_t used_bytes() const;  ///< of them taken
 
  private:
   bool add_slab(std::size_t bytes, CUcontext current);
   std::unique_ptr<HostSlab> map(const SlabSource::Slab& received, std::size_t least_bytes);
+  void note_held(const SlabSource::Slab& slab, bool is_held);
   void register_slab(HostSlab& slab, CUcontext current);
   void publish(std::unique_ptr<HostSlab> slab);
 
@@ -102,7 +105,8 @@ class HostStore {
   mutable std::mutex mutex_;
   std::condition_variable prepared_;
   bool is_preparing_ = false;
-  std::size_t bytes_ = 0;  ///< of all slabs
+  std::size_t bytes_ = 0;       ///< of all slabs
+  std::size_t held_bytes_ = 0;  ///< of those of the manager's, and that are about to be mapped
   std::vector<std::unique_ptr<HostSlab>> slabs_;
 };
 

@@ -170,7 +170,7 @@ Process::Process(Identity identity, Client::Dial dial)
                 graph_memory.count_if_idle();
               }}),
       reporter(client, devices, ranges(), unpageable),
-      agent({client, devices, keeper, reporter, ranges(), sharing, slab_worker}) {}
+      agent({client, devices, keeper, reporter, ranges(), sharing, store, slab_worker}) {}
 
 std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
   if (const auto found = memory.find(address)) return found;

@@ -55,6 +55,7 @@ enum Feature : std::uint64_t {
   kFeaturePrefetch = 1u << 3,    ///< kPrefetch
   kFeatureCheckpoint = 1u << 4,  ///< driver checkpointing (reserved)
   kFeatureSharesTold = 1u << 5,  ///< a process that comes back says kSharesTold
+  kFeatureSlabsHeld = 1u << 6,   ///< and before all else kSlabsHeld
 };
 
 enum class Type : std::uint16_t {
@@ -87,6 +88,7 @@ enum class Type : std::uint16_t {
   kKinds,    ///< Kinds, no answer; what is pageable by kind, sent with kMemoryReport
   kPin,  ///< Charge     -> kCharged; bytes that are charged already have to stay in HBM from now
          ///< on (unpageable 1), or need not any more (0)
+  kSlabsHeld,  ///< SlabsHeld, no answer; after kHello with kHelloResume, before kResumeState
   // Device memory shared between processes of a job (nodemgr/exports.h says how it goes).
   kExport = 0x280,  ///< Export      -> kExported: other processes may ask for this memory
   kExported,        ///< Exported
@@ -388,6 +390,12 @@ struct Slab {
   std::uint64_t bytes;
 };
 
+/// All slabs that this process has, of whichever manager and however much of them is in use. Sent
+/// to a manager that has kFeatureSlabsHeld.
+struct SlabsHeld {
+  std::uint64_t bytes;
+};
+
 struct ResumeState {
   std::uint32_t gpu_count;  ///< how many ResumeState follow in all
   std::uint32_t flags;      ///< 1: this process's gate is open
@@ -396,8 +404,8 @@ struct ResumeState {
   std::uint64_t unpageable_bytes;
   std::uint64_t overhead_bytes;
   std::uint64_t resident_bytes;
-  std::uint64_t host_bytes;
-  Epoch held;  ///< the lease this process believes to have
+  std::uint64_t host_bytes;  ///< in slabs: what has been evicted, without kept copies
+  Epoch held;                ///< the lease this process believes to have
 };
 
 // ---- leases

@@ -217,7 +217,7 @@ wire::Hello hello_for(const wire::JobAdmitted& job, const FakePeer& peer) {
   wire::Hello hello{};
   hello.version = wire::kVersion;
   hello.min_version = wire::kMinVersion;
-  hello.features = wire::kFeatureSlabs | wire::kFeatureSharesTold;
+  hello.features = wire::kFeatureSlabs | wire::kFeatureSharesTold | wire::kFeatureSlabsHeld;
   hello.job = job.job;
   hello.secret = job.secret;
   hello.start_time_ticks = peer.start_ticks();

@@ -66,6 +66,74 @@ TEST_F(ManagerTest, AfterARestartTheHolderGoesOnAndNobodyElseIsGrantedBefore) {
   EXPECT_GT(a.peer.expect<wire::Evict>(Type::kEvict).bytes, 0u);
 }
 
+class HeldSlabsTest : public ManagerTest {
+ protected:
+  /// Comes back to a new manager with slabs, some of which have evicted bytes in them.
+  void come_back(FakeProcess& process, std::uint64_t slab_bytes, std::uint64_t host_bytes,
+                 std::uint64_t features = ~std::uint64_t{0}) {
+    process.peer.connect_again(socket());
+    wire::Hello hello = hello_for(job_.admitted, process.peer);
+    hello.features &= features;
+    hello.flags = wire::kHelloResume;
+    hello.session = process.welcome.session;
+    process.peer.send(Type::kHello, hello);
+    pump();
+    const auto welcome = process.peer.expect<wire::Welcome>(Type::kWelcome);
+    EXPECT_EQ(welcome.features, hello.features) << "those that both have";
+    if ((hello.features & wire::kFeatureSlabsHeld) != 0) {
+      process.peer.send(Type::kSlabsHeld, wire::SlabsHeld{slab_bytes}, 0);
+      pump();
+      EXPECT_TRUE(manager_->node().sessions.at(welcome.session)->awaited) << "its state is to come";
+    }
+    wire::ResumeState state{};
+    state.gpu_count = 1;
+    state.uuid = FakeGpus::uuid(0);
+    state.charged_bytes = 100 * kMiB;
+    state.resident_bytes = 100 * kMiB - host_bytes;
+    state.host_bytes = host_bytes;
+    process.peer.send(Type::kResumeState, state, 0);
+    pump();
+    EXPECT_FALSE(manager_->node().sessions.at(welcome.session)->awaited);
+  }
+  std::uint64_t in_use() { return manager_->node().slabs->bytes_in_use(); }
+
+  FakeJob job_ = admit(400 * kMiB);
+  FakeProcess process_ = join_with(job_, {0}, 100 * kMiB);
+};
+
+TEST_F(HeldSlabsTest, WhatAProcessKeepsOnTheHostIsCountedAfterARestart) {
+  crash_manager();
+  start_manager();
+  come_back(process_, 96 * kMiB, 32 * kMiB);
+  EXPECT_EQ(in_use(), 96 * kMiB) << "kept copies and free space, too";
+  const std::uint64_t rest = manager_->node().ledger.host_budget() - 96 * kMiB;
+  FakeProcess other = join_with(job_, {0}, 0);
+  other.peer.send(Type::kSlabRequest, wire::SlabRequest{rest + 4 * kMiB}, 5);
+  pump();
+  other.peer.expect<wire::Error>(Type::kError);
+  // The connection alone is lost: it says the same, which is counted once.
+  process_.peer.disconnect();
+  pump();
+  come_back(process_, 96 * kMiB, 32 * kMiB);
+  EXPECT_EQ(in_use(), 96 * kMiB);
+  process_.peer.kill();
+  pump();
+  EXPECT_EQ(in_use(), 0u);
+}
+
+TEST_F(HeldSlabsTest, OfAnOlderShimWhatWasEvictedIsCounted) {
+  crash_manager();
+  start_manager();
+  come_back(process_, 0, 32 * kMiB, ~std::uint64_t{wire::kFeatureSlabsHeld});
+  EXPECT_EQ(in_use(), 32 * kMiB);
+}
+
+TEST_F(HeldSlabsTest, NobodySaysWhatItHoldsInTheMiddleOfItsLife) {
+  process_.peer.send(Type::kSlabsHeld, wire::SlabsHeld{1}, 0);
+  pump();
+  EXPECT_TRUE(process_.peer.is_cut_off());
+}
+
 TEST_F(ManagerTest, AfterARestartTheDeathOfAnAwaitedProcessFreesItsGpu) {
   FakeJob job_a = admit(100 * kMiB, "a");
   FakeJob job_b = admit(100 * kMiB, "b");

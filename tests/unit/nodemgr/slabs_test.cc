@@ -75,5 +75,24 @@ TEST(Slabs, BeyondTheBudgetThereIsNoAnswerToWaitFor) {
   EXPECT_TRUE(slabs.ask(8, 1, 4 * kMiB, 4));
 }
 
+TEST(Slabs, OfAnEarlierManagerAreCountedBesideItsOwnUntilTheProcessEnds) {
+  Slabs slabs(64 * kMiB, 1);
+  ASSERT_TRUE(slabs.ask(1, 1, 8 * kMiB, 10));
+  answers(slabs, 1);
+  slabs.count_held(1, 1, 32 * kMiB);
+  EXPECT_EQ(slabs.bytes_in_use(), 32 * kMiB);
+  EXPECT_EQ(slabs.bytes_of(1), 32 * kMiB);
+  slabs.count_held(2, 2, 16 * kMiB);
+  EXPECT_EQ(slabs.bytes_in_use(), 48 * kMiB);
+  EXPECT_FALSE(slabs.ask(3, 3, 32 * kMiB, 11)) << "the host has no room";
+  slabs.count_held(1, 1, 32 * kMiB);
+  EXPECT_EQ(slabs.bytes_in_use(), 48 * kMiB) << "the connection alone was lost";
+  slabs.count_held(1, 1, 4 * kMiB);
+  EXPECT_EQ(slabs.bytes_in_use(), 24 * kMiB) << "its own slab is one of ours";
+  slabs.drop_session(2);
+  EXPECT_EQ(slabs.bytes_in_use(), 8 * kMiB);
+  EXPECT_TRUE(slabs.ask(3, 3, 32 * kMiB, 12));
+}
+
 }  // namespace
 }  // namespace plexrl::nodemgr

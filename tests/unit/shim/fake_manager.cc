@@ -165,7 +165,7 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
 void FakeManager::welcome(const Packet& packet) {
   wire::Welcome body{};
   body.version = wire::kVersion;
-  body.features = wire::kFeatureSlabs;
+  body.features = wire::kFeatureSlabs | wire::kFeatureSlabsHeld;
   body.session = 77;
   body.generation = generation;
   body.grace_ns = grace_ns;

@@ -376,6 +376,24 @@ TEST_F(ProcessTest, AHolderGoesOnWithoutAManagerAndTellsTheNextOne) {
   EXPECT_EQ(manager_.last_hello().session, 77u);
 }
 
+TEST_F(ProcessTest, TheNextManagerLearnsOfAllSlabsHoweverMuchOfThemIsInUse) {
+  const CUdeviceptr address = allocate(4 * kMiB);
+  wire::Epoch epoch = hold_lease();
+  EXPECT_TRUE(driver_.write(address, std::vector<std::byte>(4 * kMiB, std::byte{1})));
+  EXPECT_TRUE(driver_.write(address, {std::byte{2}}));  // else it leaves without a copy
+  take_lease_back(epoch);
+  EXPECT_EQ(evict(4 * kMiB).moved_bytes, 4 * kMiB);
+  const std::size_t held = process_.store.bytes();
+  EXPECT_GE(held, 4 * kMiB);
+  EXPECT_EQ(process_.store.held_bytes(), held);
+  hold_lease();  // the bytes are in HBM again, and their copy is kept
+  manager_.die();
+  manager_.start();
+  EXPECT_EQ(manager_.wait_for(wire::Type::kSlabsHeld)->as<wire::SlabsHeld>()->bytes, held);
+  EXPECT_EQ(manager_.wait_for(wire::Type::kResumeState)->as<wire::ResumeState>()->host_bytes, 0u);
+  EXPECT_EQ(shim::cuMemFree_v2(address), CUDA_SUCCESS);
+}
+
 TEST_F(ProcessTest, AWaiterWaitsForTheNextManager) {
   launch_aside();
   manager_.wait_for(wire::Type::kWantLease);
