@@ -147,7 +147,8 @@ void Sessions::pin(Session& session, const Packet& packet) {
   JobKey job = session.job->key;
   wire::Charged answer{granted ? 1u : 0u, 0, node_.ledger.promised(job, gpu),
                        node_.ledger.used(job, gpu)};
-  session.client->send(wire::Type::kCharged, packet.request, answer);
+  // Who unpins does not wait for an answer; older shims do.
+  if (packet.request != 0) session.client->send(wire::Type::kCharged, packet.request, answer);
   if (granted) leases_.memory_changed(session, gpu);
 }
 

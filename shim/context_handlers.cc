@@ -53,17 +53,16 @@ CUresult end_context(CUcontext context, End end, IsAlive is_alive) {
   contexts().remove(context);
   process->pager.leave_context(context).unlock();
   process->pools.context_ends(context);
-  gate.enter_giving_back();
   CUresult result = CUDA_SUCCESS;
   bool survives = false;
   {
+    const auto inside = InsideGate::giving_back();
     const auto looks = activity().exclude_looks();
     const RelaxedCapture relaxed;
     result = end();
     survives = result != CUDA_SUCCESS || is_alive();
     if (!survives) activity().context_ends(context);
   }
-  gate.leave();
   process->pools.context_ended(context, survives);
   if (survives) {
     if (device) contexts().add(context, *device);

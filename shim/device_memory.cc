@@ -50,12 +50,9 @@ CUresult DeviceMemory::add_range(CUdevice device, CUcontext context, std::size_t
   const std::uint64_t address = range->start;
   // The range is in the table, so from here on the gate opens only when it is backed; if it is open
   // already, that is our work, and being inside keeps a drain from completing meanwhile.
-  if (gate.try_enter_host()) {
-    if (!pager_.back_now(range)) {
-      gate.close();
-      hooks_.memory_missing();
-    }
-    gate.leave();
+  if (const auto inside = InsideGate::if_open(); inside && !pager_.back_now(range)) {
+    gate.close();
+    hooks_.memory_missing();
   }
   *start = address;
   return CUDA_SUCCESS;

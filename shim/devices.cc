@@ -146,22 +146,17 @@ bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable) {
   return granted;
 }
 
-bool Devices::ask_pin(const Attached& attached, std::uint64_t bytes, bool pinned) {
-  wire::Charge question{};
-  question.gpu = attached.gpu;
-  question.unpageable = pinned ? 1 : 0;
-  question.bytes = bytes;
-  const auto answer = client_.ask(wire::Type::kPin, question);
-  // Without a manager nobody is moved in either; it learns our sums when it is back.
-  if (answer == nullptr) return true;
-  const auto* const charged =
-      answer->type == wire::Type::kCharged ? answer->as<wire::Charged>() : nullptr;
-  return charged != nullptr && charged->granted != 0;
-}
-
 bool Devices::pin(CUdevice device, std::uint64_t bytes) {
   const auto attached = find(device);
-  if (!attached || !ask_pin(*attached, bytes, true)) return false;
+  if (!attached) return false;
+  const auto answer = client_.ask(
+      wire::Type::kPin, wire::Charge{.gpu = attached->gpu, .unpageable = 1, .bytes = bytes});
+  // Without a manager nobody is moved in either; it learns our sums when it is back.
+  if (answer != nullptr) {
+    const auto* const charged =
+        answer->type == wire::Type::kCharged ? answer->as<wire::Charged>() : nullptr;
+    if (charged == nullptr || charged->granted == 0) return false;
+  }
   add_to_sums(device, -static_cast<std::int64_t>(bytes), false);
   add_to_sums(device, static_cast<std::int64_t>(bytes), true);
   return true;
@@ -172,7 +167,9 @@ void Devices::unpin(CUdevice device, std::uint64_t bytes) {
   if (!attached || bytes == 0) return;
   add_to_sums(device, static_cast<std::int64_t>(bytes), false);
   add_to_sums(device, -static_cast<std::int64_t>(bytes), true);
-  ask_pin(*attached, bytes, false);
+  client_.flush_uncharges();  // what was freed came before
+  client_.connection().send(wire::Type::kPin,
+                            wire::Charge{.gpu = attached->gpu, .unpageable = 0, .bytes = bytes});
 }
 
 void Devices::uncharge(CUdevice device, std::uint64_t bytes, bool unpageable) {

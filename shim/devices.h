@@ -49,9 +49,10 @@ class Devices {
   /// Takes `bytes` from the promise. False: beyond it.
   bool charge(CUdevice device, std::uint64_t bytes, bool unpageable);
   void uncharge(CUdevice device, std::uint64_t bytes, bool unpageable);
-  /// Bytes that are charged as pageable become unpageable, and back. False: they can't be, because
-  /// others have been promised the HBM.
+  /// Bytes that are charged as pageable become unpageable. False: they can't be, because others
+  /// have been promised the HBM.
   bool pin(CUdevice device, std::uint64_t bytes);
+  /// And back: told, without waiting for anybody.
   void unpin(CUdevice device, std::uint64_t bytes);
 
   struct Figures {
@@ -63,7 +64,6 @@ class Devices {
 
  private:
   bool describe(CUdevice device, Attached* attached);
-  bool ask_pin(const Attached& attached, std::uint64_t bytes, bool pinned);
   void add_to_sums(CUdevice device, std::int64_t bytes, bool unpageable);
 
   Client& client_;

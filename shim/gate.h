@@ -163,4 +163,31 @@ class Gate {
 /// The gate of this process.
 extern constinit Gate gate;
 
+/// Inside of the gate of this process as long as it lives, for calls that submit nothing. What runs
+/// there may throw, for lack of host memory, and the thread is outside again.
+class InsideGate {
+ public:
+  /// Passes, or waits until the gate opens.
+  InsideGate() noexcept : is_inside_(true) { gate.enter_host(); }
+  /// Only if that needs no waiting.
+  static InsideGate if_open() noexcept { return InsideGate(gate.try_enter_host()); }
+  /// Without waiting, whatever the gate says (Gate::enter_giving_back).
+  static InsideGate giving_back() noexcept {
+    gate.enter_giving_back();
+    return InsideGate(true);
+  }
+  ~InsideGate() {
+    if (is_inside_) gate.leave();
+  }
+  InsideGate(const InsideGate&) = delete;
+  InsideGate& operator=(const InsideGate&) = delete;
+
+  explicit operator bool() const noexcept { return is_inside_; }
+
+ private:
+  explicit InsideGate(bool is_inside) noexcept : is_inside_(is_inside) {}
+
+  bool is_inside_;
+};
+
 }  // namespace plexrl::shim

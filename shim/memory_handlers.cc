@@ -1,3 +1,6 @@
+#include <optional>
+#include <utility>
+
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
 #include "shim/counted.h"
@@ -21,20 +24,75 @@ std::optional<Process::Backing> backing_of(std::uint64_t address) {
   return process == nullptr ? std::nullopt : process->backing(address);
 }
 
-/// Makes `call`, after which others may read and write `bytes` of `memory` without our knowing, or
-/// which says something of a mapping that would be lost with it: they stay in HBM. Memory that
-/// another process of the job moves keeps the GPUs of this one instead.
+/// Makes `call`, after which others may read and write `bytes` of `memory` without our knowing:
+/// they stay in HBM. Memory that another process of the job moves keeps the GPUs of this one
+/// instead.
 template <typename Call>
 CUresult hand_out(const Process::Backing& memory, std::size_t bytes, const PinReason& reason,
                   Call call) {
   Process& process = *Process::started();
-  gate.enter_host();
-  Pins::Held held{};
-  const Pins::Hold answer = process.pins.hold(memory.device, memory.address, bytes, reason, &held);
-  const CUresult result = answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : call();
-  if (answer == Pins::Hold::kHeld && result != CUDA_SUCCESS) process.pins.let_go(held);
-  if (answer == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) note_exclusive(reason.text);
-  gate.leave();
+  CUresult result = CUDA_SUCCESS;
+  {
+    const InsideGate inside;
+    Pins::Held held{};
+    const auto answer = process.pins.hold(memory.device, memory.address, bytes, reason, &held);
+    result = answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : guarded(call);
+    if (answer == Pins::Hold::kHeld && result != CUDA_SUCCESS) process.pins.let_go(held);
+    if (answer == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) note_exclusive(reason.text);
+  }
+  process.agent.notify();
+  return result;
+}
+
+/// Sets the attribute SYNC_MEMOPS of the memory that the job sees at `address`, all of which is in
+/// HBM. The driver knows it of one allocation of its own, a chunk, at a time.
+CUresult set_of_chunks(const Process::Backing& memory, const void* value, CUdeviceptr address) {
+  const auto range = ranges().describe(memory.start);
+  const auto layout = range ? ranges().layout(range->start) : std::nullopt;
+  if (!layout)
+    return driver.cuPointerSetAttribute(value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+  const std::size_t first = memory.start - range->start;
+  const CUdeviceptr start = address - (memory.address - memory.start);
+  for (std::size_t at = first; at < first + memory.bytes;
+       at = (at / layout->chunk_bytes + 1) * layout->chunk_bytes) {
+    const CUresult result =
+        driver.cuPointerSetAttribute(value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, start + (at - first));
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+/// An attribute of a mapping would be lost with it: while it is set the memory stays in HBM.
+CUresult set_sync_memops(const Process::Backing& memory, const void* value, CUdeviceptr address) {
+  Process& process = *Process::started();
+  const bool is_on = *static_cast<const unsigned int*>(value) != 0;
+  Registrations::Holds holds;
+  holds.reserve(1);
+  CUresult result = CUDA_SUCCESS;
+  {
+    const InsideGate inside;
+    Pins::Held held{};
+    Pins::Hold answer = Pins::Hold::kHeld;
+    if (is_on) {
+      answer = process.pins.hold(memory.device, memory.start, memory.bytes, kSyncMemops, &held);
+      if (answer == Pins::Hold::kHeld) holds.push_back(held);
+    }
+    result = answer == Pins::Hold::kNoRoom
+                 ? CUDA_ERROR_OUT_OF_MEMORY
+                 : guarded([&] { return set_of_chunks(memory, value, address); });
+    if (answer == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) {
+      note_exclusive(kSyncMemops.text);
+    }
+  }
+  if (result == CUDA_SUCCESS) {
+    const CUdeviceptr start = address - (memory.address - memory.start);
+    const Registrations::Key key{Registrations::Kind::kSyncMemops, nullptr,
+                                 reinterpret_cast<const void*>(start)};
+    // Unset, or set once more, which the new hold is for.
+    Registrations::Holds before = process.registrations.take(key);
+    process.registrations.add(key, std::exchange(holds, std::move(before)));
+  }
+  let_go(process, holds);
   process.agent.notify();
   return result;
 }
@@ -168,11 +226,11 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                CUdeviceptr ptr) noexcept {
   return guarded([&] {
-    const auto call = [&] { return driver.cuPointerSetAttribute(value, attribute, ptr); };
-    auto memory = backing_of(ptr);
-    if (!memory) return call();
-    memory->address = memory->start;
-    return hand_out(*memory, memory->bytes, kSyncMemops, call);
+    const auto memory = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+                            ? backing_of(ptr)
+                            : std::nullopt;
+    return memory ? set_sync_memops(*memory, value, ptr)
+                  : driver.cuPointerSetAttribute(value, attribute, ptr);
   });
 }
 

@@ -1,12 +1,18 @@
 #include "shim/multicast_binds.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plexrl::shim {
 
-void MulticastBinds::add(const Bind& bind) {
+std::optional<MulticastBinds::Bind> MulticastBinds::add(const Bind& bind) {
   const std::lock_guard lock(mutex_);
+  const auto older = std::find_if(binds_.begin(), binds_.end(), [&](const Bind& one) {
+    return one.object == bind.object && one.device == bind.device && one.offset == bind.offset;
+  });
+  if (older != binds_.end()) return std::exchange(*older, bind);
   binds_.push_back(bind);
+  return std::nullopt;
 }
 
 std::optional<MulticastBinds::Bind> MulticastBinds::take(CUmemGenericAllocationHandle object,

@@ -27,7 +27,9 @@ class MulticastBinds {
     std::vector<std::pair<std::size_t, std::size_t>> pieces = {};
   };
 
-  void add(const Bind& bind);
+  /// Takes out an older one that began at the same place, which nobody can unbind any more: its
+  /// object was released, and the driver has given the name to another.
+  [[nodiscard]] std::optional<Bind> add(const Bind& bind);
   /// Takes out what was bound just there; none: it was not ours.
   std::optional<Bind> take(CUmemGenericAllocationHandle object, CUdevice device, std::size_t offset,
                            std::size_t bytes);

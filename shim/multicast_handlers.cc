@@ -34,7 +34,10 @@ CUresult bind_pieces(Process& process, MulticastBinds::Bind* what, unsigned long
   if (!range) return CUDA_ERROR_INVALID_VALUE;
   const std::size_t memory_offset = what->address - range->start;
   const std::size_t behind = range->bytes - memory_offset;
+  const auto layout = ranges().layout(range->start);
+  if (!layout) return CUDA_ERROR_INVALID_VALUE;
   if (what->bytes == 0 || what->bytes > behind) return CUDA_ERROR_INVALID_VALUE;
+  what->pieces.reserve(layout->chunks);  // nothing that is bound may go unnoted
   const CUresult result = process.pager.with_chunks(
       range->start, [&](std::size_t offset, std::size_t bytes, CUmemGenericAllocationHandle real) {
         const std::size_t first = std::max(offset, memory_offset);
@@ -50,22 +53,37 @@ CUresult bind_pieces(Process& process, MulticastBinds::Bind* what, unsigned long
   return result;
 }
 
+void note(Process& process, const MulticastBinds::Bind& what) {
+  const auto older = process.multicast.add(what);
+  if (older && older->held) process.pins.let_go(*older->held);
+}
+
 /// Binds with the memory held in HBM; what was bound is noted.
-CUresult bind(Process& process, MulticastBinds::Bind what, unsigned long long flags) {
-  gate.enter_host();
+CUresult bind_held(Process& process, MulticastBinds::Bind* what, unsigned long long flags) {
+  const InsideGate inside;
   Pins::Held held{};
   const Pins::Hold answer =
-      process.pins.hold(what.device, what.address, what.bytes, kReason, &held);
-  const CUresult result =
-      answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : bind_pieces(process, &what, flags);
+      process.pins.hold(what->device, what->address, what->bytes, kReason, &held);
+  if (answer == Pins::Hold::kNoRoom) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (answer == Pins::Hold::kHeld) what->held = held;
+  CUresult result = guarded([&] { return bind_pieces(process, what, flags); });
   if (result == CUDA_SUCCESS) {
-    if (answer == Pins::Hold::kNotOwned) note_exclusive(kReason.text);  // another process moves it
-    if (answer == Pins::Hold::kHeld) what.held = held;
-    process.multicast.add(what);
-  } else if (answer == Pins::Hold::kHeld) {
-    process.pins.let_go(held);
+    result = guarded([&] {
+      note(process, *what);
+      return CUDA_SUCCESS;
+    });
+    if (result != CUDA_SUCCESS) unbind_pieces(what);
   }
-  gate.leave();
+  if (result != CUDA_SUCCESS) {
+    if (what->held) process.pins.let_go(held);
+  } else if (answer == Pins::Hold::kNotOwned) {
+    note_exclusive(kReason.text);  // another process moves it
+  }
+  return result;
+}
+
+CUresult bind(Process& process, MulticastBinds::Bind what, unsigned long long flags) {
+  const CUresult result = bind_held(process, &what, flags);
   process.agent.notify();
   return result;
 }
@@ -107,7 +125,7 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, 
     if (!bound) return driver.cuMulticastUnbind(mcHandle, dev, mcOffset, size);
     const CUresult result = unbind_pieces(&*bound);
     if (result != CUDA_SUCCESS) {
-      process->multicast.add(*bound);
+      note(*process, *bound);
       return result;
     }
     if (bound->held) {

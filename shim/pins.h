@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "shim/devices.h"
 #include "shim/range_table.h"
@@ -12,7 +13,8 @@ namespace plexrl::shim {
 /// process outside of the job. It stays in HBM, under the same handles, until whoever holds it lets
 /// go or the memory is freed, and is charged as what can't be paged.
 ///
-/// Threads: any job thread; `hold` inside an open gate.
+/// Threads: any job thread; `hold` inside an open gate. Of several that hold at a time one has its
+/// turn, so that none takes for held what another is refused; `let_go` waits for nobody.
 class Pins {
  public:
   Pins(RangeTable& ranges, Devices& devices) noexcept : ranges_(ranges), devices_(devices) {}
@@ -38,6 +40,8 @@ class Pins {
  private:
   RangeTable& ranges_;
   Devices& devices_;
+  /// Held while the manager is asked; never by the agent, which receives the answers.
+  std::mutex holding_;
 };
 
 }  // namespace plexrl::shim

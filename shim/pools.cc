@@ -249,16 +249,13 @@ FreeMarkPtr Pools::new_mark(const StreamKey& stream) {
 /// memory of the job. Being inside keeps a drain from completing meanwhile.
 FreeMarkPtr Pools::make_mark(const StreamKey& stream, CUresult* result) {
   FreeMarkPtr mark = new_mark(stream);
-  gate.enter_giving_back();
-  {
-    const RelaxedCapture relaxed;
-    const PushedContext pushed(stream.context);
-    CUevent event = take_event(stream.context);
-    *result =
-        event == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : driver.cuEventRecord(event, stream.stream);
-    mark->event = event;
-  }
-  gate.leave();
+  const auto inside = InsideGate::giving_back();
+  const RelaxedCapture relaxed;
+  const PushedContext pushed(stream.context);
+  CUevent event = take_event(stream.context);
+  *result =
+      event == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : driver.cuEventRecord(event, stream.stream);
+  mark->event = event;
   return *result == CUDA_SUCCESS ? mark : nullptr;
 }
 

@@ -55,34 +55,47 @@ std::vector<Registrations::Window> Registrations::take_pending(std::uint64_t thr
   return taken;
 }
 
-std::optional<Registrations::Holds> hold_registered(Process& process, std::uint64_t address,
-                                                    std::size_t bytes, const PinReason& reason) {
-  if (bytes == 0 || !process.backing(address)) return Registrations::Holds{};
-  const int saved_errno = errno;
-  Registrations::Holds holds;
-  bool has_room = true;
-  gate.enter_host();
-  // One piece for each allocation or mapping that the bytes lie in.
-  for (const std::uint64_t end = address + bytes; address < end && has_room;) {
+namespace {
+
+/// One hold for each allocation or mapping that the bytes lie in. False: there is no room for one.
+bool hold_pieces(Process& process, std::uint64_t address, std::size_t bytes,
+                 const PinReason& reason, Registrations::Holds* holds) {
+  for (const std::uint64_t end = address + bytes; address < end;) {
     const auto memory = process.backing(address);
     if (!memory) break;
     const std::size_t ahead = memory->bytes - (memory->address - memory->start);
     const std::size_t piece = std::min<std::uint64_t>(ahead, end - address);
+    holds->reserve(holds->size() + 1);
     Pins::Held held{};
     switch (process.pins.hold(memory->device, memory->address, piece, reason, &held)) {
       case Pins::Hold::kHeld:
-        holds.push_back(held);
+        holds->push_back(held);
         break;
       case Pins::Hold::kNoRoom:
-        has_room = false;
-        break;
+        return false;
       case Pins::Hold::kNotOwned:
         note_exclusive(reason.text);
         break;
     }
     address += piece;
   }
-  gate.leave();
+  return true;
+}
+
+}  // namespace
+
+std::optional<Registrations::Holds> hold_registered(Process& process, std::uint64_t address,
+                                                    std::size_t bytes, const PinReason& reason) {
+  if (bytes == 0 || !process.backing(address)) return Registrations::Holds{};
+  const int saved_errno = errno;
+  Registrations::Holds holds;
+  bool has_room = true;
+  try {
+    const InsideGate inside;
+    has_room = hold_pieces(process, address, bytes, reason, &holds);
+  } catch (...) {  // no host memory
+    has_room = false;
+  }
   if (!has_room) {
     let_go(process, holds);
     errno = saved_errno;

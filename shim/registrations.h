@@ -15,16 +15,17 @@ namespace plexrl::shim {
 
 class Process;
 
-/// What a NIC or NCCL has registered of our memory, by what ends it, and the holds that last as
-/// long.
+/// What a NIC or NCCL has registered of our memory, or an attribute was set of, by what ends it,
+/// and the holds that last as long.
 ///
 /// Each registration has holds of its own: memory that was registered twice, or by NCCL with a NIC
 /// inside of a registration with NCCL, stays until the last of them ends. Threads: any.
 class Registrations {
  public:
-  enum class Kind : std::uint8_t { kNic, kNcclBuffer, kNcclWindow, kNcclMemory };
+  enum class Kind : std::uint8_t { kNic, kNcclBuffer, kNcclWindow, kNcclMemory, kSyncMemops };
 
-  /// What the job gives back to end it: the memory region, the handle or window, the pointer.
+  /// What the job gives back to end it: the memory region, the handle or window, the pointer. Of an
+  /// attribute the address where the job has the memory.
   struct Key {
     Kind kind;
     const void* owner;  ///< NCCL's communicator, which ends all of its own; else null

@@ -19,11 +19,13 @@ void insist(Process& process, const std::function<bool()>& try_once) {
   const int saved_errno = errno;
   std::uint64_t deadline = 0;
   while (true) {
-    gate.enter_host();
-    // The wait for the lease has its own bound; patience counts from the first try with it.
-    if (deadline == 0) deadline = boottime_ns() + kPatienceNs;
-    const bool done = try_once();
-    gate.leave();
+    bool done = false;
+    {
+      const InsideGate inside;
+      // The wait for the lease has its own bound; patience counts from the first try with it.
+      if (deadline == 0) deadline = boottime_ns() + kPatienceNs;
+      done = try_once();
+    }
     if (done || boottime_ns() >= deadline) break;
     process.keeper.say_lacking();
     process.agent.notify();

@@ -23,21 +23,22 @@ CUresult export_real(Process& process, CUmemGenericAllocationHandle handle, std:
                      CUdevice device, void* out) {
   const auto layout = ranges().layout(range);
   if (!layout || layout->chunks != 1) return CUDA_ERROR_NOT_SUPPORTED;
-  gate.enter_host();
-  Pins::Held held{};
-  const Pins::Hold answer = process.pins.hold(device, range, layout->bytes, kRealExport, &held);
-  CUresult result =
-      answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
-  if (answer == Pins::Hold::kHeld) {
-    const auto exported = process.vmm.with_real_handles(
-        handle, [&](std::size_t, std::size_t, CUmemGenericAllocationHandle real) {
-          return driver.cuMemExportToShareableHandle(out, real,
-                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-        });
-    result = exported ? *exported : CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS) process.pins.let_go(held);
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  {
+    const InsideGate inside;
+    Pins::Held held{};
+    const Pins::Hold answer = process.pins.hold(device, range, layout->bytes, kRealExport, &held);
+    if (answer == Pins::Hold::kNoRoom) result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (answer == Pins::Hold::kHeld) {
+      const auto exported = process.vmm.with_real_handles(
+          handle, [&](std::size_t, std::size_t, CUmemGenericAllocationHandle real) {
+            return driver.cuMemExportToShareableHandle(out, real,
+                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+          });
+      result = exported ? *exported : CUDA_ERROR_INVALID_VALUE;
+      if (result != CUDA_SUCCESS) process.pins.let_go(held);
+    }
   }
-  gate.leave();
   process.agent.notify();
   return result;
 }

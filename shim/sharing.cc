@@ -186,10 +186,7 @@ CUresult Sharing::import(const Capability& capability, CUdevice access, Imported
     }
   }
   // The range is in the table: a gate that is closed opens only when it is mapped.
-  if (gate.try_enter_host()) {
-    gate.close();
-    gate.leave();
-  }
+  if (const auto inside = InsideGate::if_open()) gate.close();
   parts_.memory_missing();
   return CUDA_SUCCESS;
 }

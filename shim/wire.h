@@ -87,7 +87,7 @@ enum class Type : std::uint16_t {
   kExiting,  ///< no body: goes to the front; a process entered exit, plexrl-run's job got SIGTERM
   kKinds,    ///< Kinds, no answer; what is pageable by kind, sent with kMemoryReport
   kPin,  ///< Charge     -> kCharged; bytes that are charged already have to stay in HBM from now
-         ///< on (unpageable 1), or need not any more (0)
+         ///< on (unpageable 1), or need not any more (0), which needs no answer
   kSlabsHeld,  ///< SlabsHeld, no answer; after kHello with kHelloResume, before kResumeState
   // Device memory shared between processes of a job (nodemgr/exports.h says how it goes).
   kExport = 0x280,  ///< Export      -> kExported: other processes may ask for this memory

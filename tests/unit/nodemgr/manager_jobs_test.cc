@@ -288,6 +288,26 @@ TEST_F(ManagerTest, ASlabIsASealedPopulatedMemfdAndComesBackToItsJobOnly) {
   ::munmap(memory, slab.bytes);
 }
 
+TEST_F(ManagerTest, WhoUnpinsIsAnsweredOnlyWhereItAsks) {
+  FakeJob job = admit(256 * kMiB);
+  FakeProcess process = join_with(job, {0}, 100 * kMiB);
+  const auto pin = [&](std::uint32_t unpageable, std::uint64_t request) {
+    process.peer.send(Type::kPin, wire::Charge{0, unpageable, 40 * kMiB}, request);
+    pump();
+  };
+  const auto unpageable = [&] {
+    return manager_->node().ledger.unpageable(process.welcome.session, 0);
+  };
+  pin(1, 3);
+  EXPECT_EQ(process.peer.expect<wire::Charged>(Type::kCharged).granted, 1u);
+  EXPECT_EQ(unpageable(), 40 * kMiB);
+  pin(0, 0);
+  EXPECT_FALSE(process.peer.next().has_value());
+  EXPECT_EQ(unpageable(), 0u);
+  pin(0, 4);  // an older shim
+  EXPECT_EQ(process.peer.expect<wire::Charged>(Type::kCharged).granted, 1u);
+}
+
 TEST_F(ManagerTest, SlabsAreMadeAheadForWhatMayHaveToLeave) {
   FakeJob job_a = admit(700 * kMiB, "a");
   FakeJob job_b = admit(700 * kMiB, "b");

@@ -69,6 +69,7 @@ class FakeDriver {
   std::map<std::uint64_t, int> imported;  ///< releases that a handle takes more than its first
   /// What is bound to multicast objects: object and offset -> bytes.
   std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> bound;
+  std::map<std::uint64_t, unsigned> sync_memops;  ///< the attribute of a handle, where it was set
   std::map<CUgraph, std::vector<std::size_t>> graphs;  ///< what their nodes allocate
   std::map<CUgraphExec, std::size_t> execs;            ///< what they take in all
   std::map<CUgraphExec, std::size_t> left_behind;      ///< of it by those that free by themselves

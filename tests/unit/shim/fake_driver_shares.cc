@@ -59,8 +59,14 @@ CUresult address_range(void* out, CUdeviceptr address, std::size_t, CUmemRangeHa
   return CUDA_SUCCESS;
 }
 
-CUresult set_attribute(const void*, CUpointer_attribute, CUdeviceptr) {
+/// Reaches the one allocation that is mapped there.
+CUresult set_attribute(const void* value, CUpointer_attribute, CUdeviceptr address) {
   COUNT(cuPointerSetAttribute);
+  const auto next = fake->mappings.upper_bound(address);
+  if (next == fake->mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
+  const auto& [start, mapping] = *std::prev(next);
+  if (address - start >= mapping.bytes) return CUDA_ERROR_INVALID_VALUE;
+  fake->sync_memops[mapping.handle] = *static_cast<const unsigned*>(value);
   return CUDA_SUCCESS;
 }
 

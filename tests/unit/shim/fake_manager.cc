@@ -121,9 +121,12 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       return;
     case wire::Type::kPin: {
       const auto* const charge = packet->as<wire::Charge>();
+      if (charge->unpageable != 0 && delays_pins) break;
       if (charge->unpageable == 0) unpageable_ -= charge->bytes;
       if (charge->unpageable != 0 && !refuses_pins) unpageable_ += charge->bytes;
       const bool granted = charge->unpageable == 0 || !refuses_pins;
+      if (packet->request == 0) return;
+      if (charge->unpageable == 0) ++asked_to_unpin;
       connection_.send(wire::Type::kCharged, wire::Charged{granted ? 1u : 0u, 0, promised, used_},
                        packet->request);
       return;

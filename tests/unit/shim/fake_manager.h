@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -56,6 +57,9 @@ class FakeManager {
   bool refuses = false;
   std::uint32_t refusal = wire::kErrorSecret;
   bool refuses_pins = false;
+  /// They wait for the test, which answers with kCharged.
+  bool delays_pins = false;
+  std::atomic<int> asked_to_unpin{0};  ///< by who waited for the answer
   /// Memory of another process that kImport finds, by id.
   std::map<std::uint64_t, wire::Imported> importable;
   /// kExportEnded is answered with "others have it still".

@@ -112,7 +112,7 @@ class NcclTest : public PinsTest {
                                         0);
   }
   void expect_registered() {
-    EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+    EXPECT_EQ(unpageable(), 8 * kMiB);
     EXPECT_EQ(reasons(), "registered with NCCL;");
     EXPECT_EQ(ranges().shown_totals(0).at(static_cast<std::size_t>(wire::MemoryKind::kNccl)).pinned,
               8 * kMiB);
@@ -240,10 +240,10 @@ TEST_F(NcclTest, ARegistrationWithANicInsideHasItsOwnEnd) {
   };
   ASSERT_EQ(reg(&handle), ncclSuccess);
   EXPECT_EQ(reasons(), "registered with NCCL;registered with a NIC;");
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_EQ(shim::ncclCommDeregister(kComm, handle), ncclSuccess);
   EXPECT_EQ(reasons(), "registered with a NIC;");
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_EQ(shim::ibv_dereg_mr(region), 0);
   expect_pageable_again();
 }
@@ -251,7 +251,7 @@ TEST_F(NcclTest, ARegistrationWithANicInsideHasItsOwnEnd) {
 TEST_F(NcclTest, MemoryOfNcclsOwnStaysUntilItIsFreed) {
   void* pointer = nullptr;
   ASSERT_EQ(shim::ncclMemAlloc(&pointer, 3 * kMiB), ncclSuccess);
-  EXPECT_EQ(manager_.unpageable(), 4 * kMiB) << "what NCCL rounded it up to";
+  EXPECT_EQ(unpageable(), 4 * kMiB) << "what NCCL rounded it up to";
   EXPECT_EQ(reasons(), "allocated by ncclMemAlloc;");
   EXPECT_EQ(left_after_eviction(epoch_), 4 * kMiB);
   fake.result = ncclSystemError;

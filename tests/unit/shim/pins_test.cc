@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <new>
+#include <thread>
+
 #include "interpose/handlers.h"
 #include "shim/process.h"
 #include "tests/unit/shim/pins_fixture.h"
@@ -15,7 +18,7 @@ TEST_F(PinsTest, ADmaBufKeepsJustItsChunksInHbm) {
   const CUdeviceptr address = allocate(16 * kMiB);  // in chunks of 4 MiB
   const wire::Epoch epoch = hold_lease();
   ASSERT_EQ(export_dma_buf(address + 5 * kMiB, 4 * kMiB), CUDA_SUCCESS);
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_EQ(manager_.used(), 16 * kMiB) << "it is charged once";
   EXPECT_EQ(reasons(), "exported as a dma-buf;");
   EXPECT_EQ(left_after_eviction(epoch), 8 * kMiB);
@@ -52,14 +55,147 @@ TEST_F(PinsTest, HbmThatOthersWerePromisedIsNotPinned) {
   EXPECT_EQ(left_after_eviction(epoch), 0u);
 }
 
+CUresult set_sync_memops(CUdeviceptr address, unsigned value) {
+  return shim::cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+}
+
 TEST_F(PinsTest, AnAttributeOfTheMappingStaysWithIt) {
+  const CUdeviceptr address = allocate(10 * kMiB);  // in chunks of 4 MiB
+  const wire::Epoch epoch = hold_lease();
+  ASSERT_EQ(set_sync_memops(address + 100, 1), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.sync_memops.size(), 3u) << "to the driver each chunk is an allocation";
+  EXPECT_EQ(reasons(), "attribute SYNC_MEMOPS set;");
+  EXPECT_EQ(left_after_eviction(epoch), 10 * kMiB);
+}
+
+TEST_F(PinsTest, AnAttributeThatIsUnsetKeepsNothing) {
   const CUdeviceptr address = allocate(8 * kMiB);
   const wire::Epoch epoch = hold_lease();
-  const int on = 1;
-  ASSERT_EQ(shim::cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address + 100),
-            CUDA_SUCCESS);
-  EXPECT_EQ(reasons(), "attribute SYNC_MEMOPS set;");
-  EXPECT_EQ(left_after_eviction(epoch), 8 * kMiB);
+  ASSERT_EQ(set_sync_memops(address, 0), CUDA_SUCCESS);
+  expect_pageable_again();
+  for (int again = 0; again < 2; ++again) ASSERT_EQ(set_sync_memops(address, 1), CUDA_SUCCESS);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
+  ASSERT_EQ(set_sync_memops(address + 4 * kMiB, 0), CUDA_SUCCESS);
+  for (const auto& [handle, value] : driver_.sync_memops) EXPECT_EQ(value, 0u);
+  expect_pageable_again();
+  EXPECT_EQ(left_after_eviction(epoch), 0u);
+}
+
+TEST_F(PinsTest, AnAttributeThatCouldNotBeSetKeepsNothing) {
+  const CUdeviceptr address = allocate(8 * kMiB);
+  hold_lease();
+  driver_.fail("cuPointerSetAttribute", 2, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(set_sync_memops(address, 1), CUDA_ERROR_INVALID_CONTEXT);
+  expect_pageable_again();
+  manager_.refuses_pins = true;
+  EXPECT_EQ(set_sync_memops(address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+  expect_pageable_again();
+}
+
+TEST_F(PinsTest, AnAttributeIsOfTheMappingThatTheJobMade) {
+  const auto handle = create(8 * kMiB);
+  CUdeviceptr start = 0;
+  ASSERT_EQ(shim::cuMemAddressReserve(&start, 8 * kMiB, 0, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(shim::cuMemMap(start, 8 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  hold_lease();
+  ASSERT_EQ(set_sync_memops(start + 5 * kMiB, 1), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.sync_memops.size(), driver_.handles.size());
+  EXPECT_EQ(unpageable(), 8 * kMiB);
+  ASSERT_EQ(set_sync_memops(start, 0), CUDA_SUCCESS);
+  expect_pageable_again();
+  EXPECT_EQ(shim::cuMemUnmap(start, 8 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(shim::cuMemAddressFree(start, 8 * kMiB), CUDA_SUCCESS);
+}
+
+/// Two that hold memory at a time; the manager's answers come when the test gives them.
+class HoldersTest : public PinsTest {
+ protected:
+  void export_aside(CUdeviceptr address, std::size_t bytes, CUresult* result) {
+    jobs_.emplace_back([=, this] {
+      driver_.set_current(context_);
+      *result = export_dma_buf(address, bytes);
+      ++launched_;
+    });
+  }
+  /// Answers a pin with a no, and those that come after it.
+  void refuse(const Packet& question) {
+    manager_.refuses_pins = true;
+    manager_.delays_pins = false;
+    manager_.send(wire::Type::kCharged, wire::Charged{}, question.request);
+    wait_launched(static_cast<int>(jobs_.size()));
+  }
+};
+
+TEST_F(HoldersTest, WhatOneIsRefusedAnotherDoesNotTakeForHeld) {
+  const CUdeviceptr address = allocate(8 * kMiB);
+  hold_lease();
+  manager_.delays_pins = true;
+  CUresult first = CUDA_SUCCESS, second = CUDA_SUCCESS;
+  export_aside(address, 8 * kMiB, &first);
+  const auto question = manager_.wait_for(wire::Type::kPin);
+  export_aside(address, 8 * kMiB, &second);
+  while (Gate::threads_inside() != 2) std::this_thread::yield();
+  refuse(*question);
+  EXPECT_EQ(first, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(second, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver_.calls("cuMemGetHandleForAddressRange"), 0);
+  expect_pageable_again();
+  EXPECT_EQ(process_.devices.find(0)->unpageable_bytes, 0u);
+}
+
+TEST_F(HoldersTest, WhoLetsGoDoesNotWaitForOneWhoAsks) {
+  const CUdeviceptr address = allocate(8 * kMiB);
+  hold_lease();
+  ASSERT_EQ(set_sync_memops(address, 1), CUDA_SUCCESS);
+  ASSERT_EQ(shim::cuMulticastBindAddr(77, 0, address, 4 * kMiB, 0), CUDA_SUCCESS);
+  ASSERT_EQ(set_sync_memops(address, 0), CUDA_SUCCESS);
+  EXPECT_EQ(unpageable(), 4 * kMiB);
+  manager_.delays_pins = true;
+  CUresult result = CUDA_SUCCESS;
+  export_aside(address, 8 * kMiB, &result);  // of which half is held already
+  const auto question = manager_.wait_for(wire::Type::kPin);
+  EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 0, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(unpageable(), 4 * kMiB) << "it is held by the other yet";
+  refuse(*question);
+  EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+  expect_pageable_again();
+  EXPECT_EQ(process_.devices.find(0)->unpageable_bytes, 0u);
+}
+
+TEST_F(PinsTest, WhoIsLackingHostMemoryInTheDriversCallIsOutsideAgain) {
+  const CUdeviceptr address = allocate(8 * kMiB);
+  const auto handle = create(4 * kMiB);
+  const wire::Epoch epoch = hold_lease();
+  driver.cuMemGetHandleForAddressRange = [](void*, CUdeviceptr, std::size_t, CUmemRangeHandleType,
+                                            unsigned long long) -> CUresult {
+    throw std::bad_alloc();
+  };
+  driver.cuPointerSetAttribute = [](const void*, CUpointer_attribute, CUdeviceptr) -> CUresult {
+    throw std::bad_alloc();
+  };
+  driver.cuMulticastBindMem = [](CUmemGenericAllocationHandle, std::size_t,
+                                 CUmemGenericAllocationHandle, std::size_t, std::size_t,
+                                 unsigned long long) -> CUresult { throw std::bad_alloc(); };
+  EXPECT_EQ(export_dma_buf(address, kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(set_sync_memops(address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(shim::cuMulticastBindMem(77, 0, handle, 0, 4 * kMiB, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Gate::threads_inside(), 0u);
+  expect_pageable_again();
+  EXPECT_EQ(left_after_eviction(epoch), 0u);
+  EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+TEST_F(PinsTest, WhatWasBoundToAReleasedObjectIsLetGoWhenItsNameIsAnothers) {
+  const CUdeviceptr first = allocate(8 * kMiB), second = allocate(8 * kMiB);
+  hold_lease();
+  ASSERT_EQ(shim::cuMulticastBindAddr(77, 0, first, 8 * kMiB, 0), CUDA_SUCCESS);
+  driver_.bound.clear();  // the object has ended
+  ASSERT_EQ(shim::cuMulticastBindAddr(77, 0, second, 4 * kMiB, 0), CUDA_SUCCESS);
+  EXPECT_FALSE(ranges().is_pinned(first));
+  EXPECT_EQ(unpageable(), 4 * kMiB);
+  EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 0, 4 * kMiB), CUDA_SUCCESS);
+  expect_pageable_again();
 }
 
 TEST_F(PinsTest, MemoryIsPageableAgainWhenItIsUnboundFromAMulticastObject) {
@@ -67,9 +203,9 @@ TEST_F(PinsTest, MemoryIsPageableAgainWhenItIsUnboundFromAMulticastObject) {
   const wire::Epoch epoch = hold_lease();
   ASSERT_EQ(shim::cuMulticastBindMem(77, 2 * kMiB, handle, 0, 8 * kMiB, 0), CUDA_SUCCESS);
   EXPECT_EQ(reasons(), "bound to a multicast object;");
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 4 * kMiB, 8 * kMiB), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB) << "something else was asked to be unbound";
+  EXPECT_EQ(unpageable(), 8 * kMiB) << "something else was asked to be unbound";
   EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 2 * kMiB, 8 * kMiB), CUDA_SUCCESS);
   expect_pageable_again();
   EXPECT_EQ(left_after_eviction(epoch), 0u);
@@ -122,7 +258,7 @@ TEST_F(PinsTest, WhatWasFreedWhileItWasBoundLetsNothingOfItsSuccessorGo) {
   ASSERT_EQ(export_dma_buf(successor, 8 * kMiB), CUDA_SUCCESS);
   EXPECT_EQ(shim::cuMulticastUnbind(77, 0, 0, 8 * kMiB), CUDA_SUCCESS);
   EXPECT_TRUE(ranges().is_pinned(successor));
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
 }
 
 // ---- --export=real

@@ -3,13 +3,31 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <map>
+#include <new>
 
 #include "interpose/handlers.h"
 #include "interpose/verbs.h"
 #include "tests/unit/shim/pins_fixture.h"
 
 /// Memory that is registered with a NIC stays in HBM, and just as long.
+
+namespace {
+/// The next allocation of just this size by this thread fails; 0: none does.
+thread_local std::size_t failing_size = 0;
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  const bool fails = bytes != 0 && bytes == failing_size;
+  if (fails) failing_size = 0;
+  void* const memory = fails ? nullptr : std::malloc(bytes != 0 ? bytes : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
 namespace plexrl::shim {
 namespace {
 
@@ -70,7 +88,7 @@ TEST_F(NicTest, RegisteredMemoryStaysUntilItIsDeregistered) {
   wire::Epoch epoch = hold_lease();
   ibv_mr* const region = reg(address + 5 * kMiB, 4 * kMiB);
   ASSERT_NE(region, nullptr);
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_EQ(manager_.used(), 16 * kMiB) << "it is charged once";
   EXPECT_EQ(reasons(), "registered with a NIC;");
   EXPECT_EQ(shown(wire::MemoryKind::kRdma), 8 * kMiB);
@@ -99,7 +117,7 @@ TEST_F(NicTest, MemoryInTheHostIsBroughtBackToBeRegistered) {
   EXPECT_EQ(fake.registrations, 0);
   manager_.grant_and_run();
   wait_launched(static_cast<int>(jobs_.size()));
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
 }
 
 TEST_F(NicTest, WhatIsRegisteredTwiceStaysUntilTheLastIsDeregistered) {
@@ -107,9 +125,9 @@ TEST_F(NicTest, WhatIsRegisteredTwiceStaysUntilTheLastIsDeregistered) {
   const wire::Epoch epoch = hold_lease();
   ibv_mr* const first = reg(address, 8 * kMiB);
   ibv_mr* const second = reg(address, kMiB);
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_EQ(shim::ibv_dereg_mr(first), 0);
-  EXPECT_EQ(manager_.unpageable(), 4 * kMiB);
+  EXPECT_EQ(unpageable(), 4 * kMiB);
   EXPECT_EQ(left_after_eviction(epoch), 4 * kMiB);
   EXPECT_EQ(shim::ibv_dereg_mr(second), 0);
   expect_pageable_again();
@@ -164,12 +182,12 @@ TEST_F(NicTest, ARegionThatIsChangedHoldsItsNewMemory) {
     return shim::ibv_rereg_mr(region, flags, nullptr, at(after), 8 * kMiB, 0);
   };
   EXPECT_EQ(change(4, 0), 0) << "access alone";
-  EXPECT_EQ(manager_.unpageable(), 4 * kMiB);
+  EXPECT_EQ(unpageable(), 4 * kMiB);
   EXPECT_EQ(change(IBV_REREG_MR_CHANGE_TRANSLATION, IBV_REREG_MR_ERR_INPUT),
             IBV_REREG_MR_ERR_INPUT);
-  EXPECT_EQ(manager_.unpageable(), 4 * kMiB) << "it is as it was";
+  EXPECT_EQ(unpageable(), 4 * kMiB) << "it is as it was";
   EXPECT_EQ(change(IBV_REREG_MR_CHANGE_TRANSLATION, 0), 0);
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_TRUE(ranges().is_pinned(after));
   EXPECT_FALSE(ranges().is_pinned(before));
   constexpr int kUnknownOutcome = -4;
@@ -177,7 +195,7 @@ TEST_F(NicTest, ARegionThatIsChangedHoldsItsNewMemory) {
   EXPECT_EQ(
       shim::ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, at(before), 4 * kMiB, 0),
       kUnknownOutcome);
-  EXPECT_EQ(manager_.unpageable(), 12 * kMiB) << "it may be either";
+  EXPECT_EQ(unpageable(), 12 * kMiB) << "it may be either";
   EXPECT_EQ(shim::ibv_dereg_mr(region), 0);
   expect_pageable_again();
 }
@@ -188,7 +206,7 @@ TEST_F(NicTest, WhatCouldNotBeDeregisteredStays) {
   ibv_mr* const region = reg(address, 8 * kMiB);
   fake.next_result = EBUSY;
   EXPECT_EQ(shim::ibv_dereg_mr(region), EBUSY);
-  EXPECT_EQ(manager_.unpageable(), 8 * kMiB);
+  EXPECT_EQ(unpageable(), 8 * kMiB);
   EXPECT_EQ(shim::ibv_dereg_mr(region), 0);
   expect_pageable_again();
 }
@@ -218,9 +236,29 @@ TEST_F(NicTest, ARegionOverSeveralMappingsHoldsEach) {
   ibv_mr* const region = reg(start + 7 * kMiB, 2 * kMiB);
   EXPECT_TRUE(ranges().is_pinned(*process_.vmm.range_of(handles[0]) + 7 * kMiB));
   EXPECT_TRUE(ranges().is_pinned(*process_.vmm.range_of(handles[1])));
-  EXPECT_EQ(shown(wire::MemoryKind::kRdma), manager_.unpageable());
+  EXPECT_EQ(shown(wire::MemoryKind::kRdma), unpageable());
   EXPECT_EQ(shim::ibv_dereg_mr(region), 0);
   expect_pageable_again();
+  EXPECT_EQ(shim::cuMemUnmap(start, 16 * kMiB), CUDA_SUCCESS);
+  for (const auto handle : handles) EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(shim::cuMemAddressFree(start, 16 * kMiB), CUDA_SUCCESS);
+}
+
+TEST_F(NicTest, WithoutHostMemoryForItsNotesNothingIsHeldAndNobodyIsInside) {
+  CUdeviceptr start = 0;
+  ASSERT_EQ(shim::cuMemAddressReserve(&start, 16 * kMiB, 0, 0, 0), CUDA_SUCCESS);
+  const CUmemGenericAllocationHandle handles[] = {create(8 * kMiB), create(8 * kMiB)};
+  ASSERT_EQ(shim::cuMemMap(start, 8 * kMiB, 0, handles[0], 0), CUDA_SUCCESS);
+  ASSERT_EQ(shim::cuMemMap(start + 8 * kMiB, 8 * kMiB, 0, handles[1], 0), CUDA_SUCCESS);
+  hold_lease();
+  for (const std::size_t notes : {1, 2}) {
+    failing_size = notes * sizeof(Pins::Held);
+    EXPECT_EQ(reg(start, 16 * kMiB), nullptr);
+    EXPECT_EQ(failing_size, 0u) << "it was asked for";
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_EQ(Gate::threads_inside(), 0u);
+    expect_pageable_again();
+  }
   EXPECT_EQ(shim::cuMemUnmap(start, 16 * kMiB), CUDA_SUCCESS);
   for (const auto handle : handles) EXPECT_EQ(shim::cuMemRelease(handle), CUDA_SUCCESS);
   EXPECT_EQ(shim::cuMemAddressFree(start, 16 * kMiB), CUDA_SUCCESS);
@@ -234,7 +272,7 @@ TEST_F(NicTest, EachReasonIsToldAsLongAsItHolds) {
   EXPECT_EQ(reasons(), "exported as a dma-buf;registered with a NIC;");
   EXPECT_EQ(shim::ibv_dereg_mr(region), 0);
   EXPECT_EQ(reasons(), "exported as a dma-buf;");
-  EXPECT_EQ(manager_.unpageable(), 4 * kMiB);
+  EXPECT_EQ(unpageable(), 4 * kMiB);
 }
 
 }  // namespace
