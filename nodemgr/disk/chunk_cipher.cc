@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "nodemgr/settings/cat.h"
@@ -32,7 +33,8 @@ absl::StatusOr<std::unique_ptr<ChunkKey>> ChunkKey::make() {
   void* const page =
       ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) {
-    return absl::ResourceExhaustedError(cat("no memory for a key: ", std::strerror(errno)));
+    return absl::ResourceExhaustedError(
+        cat("no memory for a key: ", std::generic_category().message(errno)));
   }
   std::unique_ptr<ChunkKey> key(new ChunkKey(static_cast<std::uint8_t*>(page)));
   key->is_locked_ = ::mlock(page, kPageBytes) == 0;
@@ -46,7 +48,8 @@ absl::StatusOr<std::unique_ptr<ChunkKey>> ChunkKey::random() {
   if (!key.ok()) return key;
   // So few bytes come whole, once the kernel has any.
   while (::getrandom((*key)->page_, kBytes, 0) != static_cast<ssize_t>(kBytes)) {
-    if (errno != EINTR) return absl::InternalError(cat("getrandom: ", std::strerror(errno)));
+    if (errno != EINTR)
+      return absl::InternalError(cat("getrandom: ", std::generic_category().message(errno)));
   }
   return key;
 }

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "nodemgr/settings/cat.h"
@@ -22,7 +22,8 @@ absl::Status whole(Call call, std::byte* data, std::size_t bytes, std::uint64_t 
   while (bytes != 0) {
     const ssize_t moved = call(data, bytes, static_cast<off_t>(offset));
     if (moved < 0 && errno == EINTR) continue;
-    if (moved < 0) return absl::UnknownError(cat(what, ": ", std::strerror(errno)));
+    if (moved < 0)
+      return absl::UnknownError(cat(what, ": ", std::generic_category().message(errno)));
     if (moved == 0) return absl::OutOfRangeError(cat(what, ": beyond its end"));
     data += moved;
     bytes -= static_cast<std::size_t>(moved);
@@ -70,9 +71,9 @@ absl::Status open_into(int memory, std::uint64_t offset, std::span<std::byte> pi
 absl::Status disk_error(Attempt::Way way, int error) {
   const char* const what = way == Attempt::Way::kWrite ? "can't write: " : "can't read: ";
   if (error == ENOSPC || error == EDQUOT) {
-    return absl::ResourceExhaustedError(cat(what, std::strerror(error)));
+    return absl::ResourceExhaustedError(cat(what, std::generic_category().message(error)));
   }
-  return absl::UnknownError(cat(what, std::strerror(error)));
+  return absl::UnknownError(cat(what, std::generic_category().message(error)));
 }
 
 }  // namespace

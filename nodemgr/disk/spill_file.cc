@@ -5,7 +5,7 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "nodemgr/settings/cat.h"
@@ -24,7 +24,7 @@ ScopedFd create_and_unlink(const std::string& folder) {
 }
 
 absl::Status system_error(const std::string& what) {
-  return absl::UnknownError(cat(what, ": ", std::strerror(errno)));
+  return absl::UnknownError(cat(what, ": ", std::generic_category().message(errno)));
 }
 
 }  // namespace
@@ -62,7 +62,8 @@ absl::Status SpillFile::take(std::uint64_t offset, std::uint64_t bytes) {
     if (errno == EINTR) continue;
     if (errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();  // writing will tell
     if (errno == ENOSPC || errno == EDQUOT) {
-      return absl::ResourceExhaustedError(cat("the file system is full: ", std::strerror(errno)));
+      return absl::ResourceExhaustedError(
+          cat("the file system is full: ", std::generic_category().message(errno)));
     }
     return system_error("can't get room in the file system");
   }

@@ -21,7 +21,7 @@ constexpr DiskStore::Owner kOwner = 1;
 
 [[noreturn]] void fail(const char* what, const char* why) {
   std::fprintf(stderr, "disk_tier: %s: %s\n", what, why);
-  std::exit(1);
+  std::_Exit(1);
 }
 
 std::map<std::uint64_t, DiskStore::Result> results(DiskStore& store, std::uint64_t count) {
