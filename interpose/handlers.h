@@ -76,6 +76,9 @@ namespace plexrl::shim {
 //     soon as it is free), returning the bytes that were counted, 0 where the key is unknown;
 //     restore where the driver then refused.
 
+// class DriverCall;
+//     Made for as long as a call of any other class but `refuse` and `lookup` lasts; may wait.
+
 /// The job is about to call, for the first time, a driver function that driver_api.def and
 /// harmless.def don't know: when this returns the call goes on, and from then on the job may submit
 /// work that PlexRL can't see. `version` is the one asked of cuGetProcAddress, 0 for dlsym. Runs on

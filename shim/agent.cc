@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "shim/absence.h"
 #include "shim/boottime.h"
 #include "shim/log.h"
 
@@ -191,7 +192,8 @@ void Agent::resume(Connection& fresh) {
     const RangeTable::Totals totals = parts_.ranges.totals(attached.device);
     wire::ResumeState state{};
     state.gpu_count = static_cast<std::uint32_t>(all.size());
-    state.flags = gate.is_open() ? 1 : 0;
+    if (gate.is_open()) state.flags |= wire::kResumeGateOpen;
+    if (absence.is_on()) state.flags |= wire::kResumeOffGpu;
     state.uuid = attached.uuid;
     state.charged_bytes = attached.charged_bytes + attached.unpageable_bytes;
     state.unpageable_bytes = attached.unpageable_bytes;

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "interpose/no_cancel.h"
+#include "shim/absence.h"
 #include "shim/activity.h"
 #include "shim/futex.h"
 
@@ -71,7 +72,11 @@ bool Gate::wait() noexcept {
   waiters_.fetch_add(1, std::memory_order_acq_rel);
   const bool waits = hooks_.about_to_wait();
   // open() writes the word before it counts the turn up, so a sleeper can't miss it.
-  if (waits && !is_open()) futex_wait(turn_, turn);
+  if (waits && !is_open()) {
+    const std::uint32_t depth = absence.step_out();
+    futex_wait(turn_, turn);
+    absence.step_in(depth);
+  }
   waiters_.fetch_sub(1, std::memory_order_acq_rel);
   return waits;
 }

@@ -1,12 +1,15 @@
 #pragma once
 
 #include "interpose/handlers.h"
+#include "shim/absence.h"
 #include "shim/gate.h"
 
 /// What interpose/wrappers.inc calls around the driver's function (interpose/handlers.h says when).
 /// Inline, so that an open gate costs no call.
 
 namespace plexrl::shim {
+
+using DriverCall = Absence::Call;
 
 PLEXRL_HOT CUresult gate_enter(const interpose::GateCall& call) noexcept {
   gate.enter(call.stream);

@@ -110,7 +110,7 @@ bool HostStore::prepare(std::size_t bytes, const Contexts& contexts) {
     // A context that is about to end leaves `contexts` first and then waits in forget_context.
     const std::lock_guard registering(registering_);
     const auto living = contexts.all();
-    if (!living.empty()) {
+    if (may_register_ && !living.empty()) {
       const RelaxedCapture relaxed;
       const PushedContext pushed(living.front().context);
       if (pushed.ok()) register_slab(*slab, living.front().context);
@@ -140,6 +140,7 @@ HostSlab* HostStore::adopt(SlabSource::Slab received) {
 }
 
 void HostStore::register_slab(HostSlab& slab, CUcontext current) {
+  if (!may_register_) return;
   const CUresult result =
       driver.cuMemHostRegister_v2(slab.address, slab.bytes, CU_MEMHOSTREGISTER_PORTABLE);
   if (result == CUDA_SUCCESS) {
@@ -178,8 +179,9 @@ void HostStore::put(const HostSpan& taken) {
                             span.bytes);
 }
 
-void HostStore::forget_context(CUcontext context) {
-  const std::lock_guard registering(registering_);
+/// Without holding `mutex_` in the visits. `registering_` is held.
+template <typename Visit>
+void HostStore::each_slab(Visit visit) {
   for (std::size_t i = 0;; ++i) {
     HostSlab* slab = nullptr;
     {
@@ -187,10 +189,33 @@ void HostStore::forget_context(CUcontext context) {
       if (i >= slabs_.size()) return;
       slab = slabs_[i].get();
     }
-    if (slab->registered_in != context) continue;
-    driver.cuMemHostUnregister(slab->address);
-    slab->registered_in = nullptr;
+    visit(*slab);
   }
+}
+
+void HostStore::forget_context(CUcontext context) {
+  const std::lock_guard registering(registering_);
+  each_slab([&](HostSlab& slab) {
+    if (slab.registered_in != context) return;
+    driver.cuMemHostUnregister(slab.address);
+    slab.registered_in = nullptr;
+  });
+}
+
+void HostStore::end_registrations() {
+  const std::lock_guard registering(registering_);
+  may_register_ = false;
+  each_slab([](HostSlab& slab) {
+    if (slab.registered_in == nullptr) return;
+    const PushedContext pushed(slab.registered_in);
+    driver.cuMemHostUnregister(slab.address);
+    slab.registered_in = nullptr;
+  });
+}
+
+void HostStore::allow_registering() {
+  const std::lock_guard registering(registering_);
+  may_register_ = true;
 }
 
 std::size_t HostStore::bytes() const {

@@ -87,6 +87,11 @@ class HostStore {
   /// Before `context` ends, current in this thread: its registrations end with it.
   void forget_context(CUcontext context);
 
+  /// Ends all registrations, and makes none before `allow_registering`: the process is about to be
+  /// checkpointed. What is copied meanwhile is copied as pageable.
+  void end_registrations();
+  void allow_registering();
+
   /// Of all slabs that the manager has made for this process, from when one has arrived.
   std::size_t held_bytes() const;
   std::size_t bytes() const;       ///< of all slabs
@@ -98,10 +103,13 @@ class HostStore {
   void note_held(const SlabSource::Slab& slab, bool is_held);
   void register_slab(HostSlab& slab, CUcontext current);
   void publish(std::unique_ptr<HostSlab> slab);
+  template <typename Visit>
+  void each_slab(Visit visit);
 
   SlabSource* source_;
   std::size_t slab_bytes_ = std::size_t{32} << 20;
   std::mutex registering_;  ///< before mutex_
+  bool may_register_ = true;
   mutable std::mutex mutex_;
   std::condition_variable prepared_;
   bool is_preparing_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shim/absence.h"
 #include "shim/boottime.h"
 #include "shim/fault_points.h"
 #include "shim/log.h"
@@ -60,6 +61,12 @@ void LeaseKeeper::handle(const Packet& packet) {
       break;
     case wire::Type::kRevoked:
       if (is_ours) on_revoked();
+      break;
+    case wire::Type::kLeaveGpu:
+      if (const auto* leave = packet.as<wire::LeaveGpu>()) on_leave_gpu(*leave);
+      break;
+    case wire::Type::kBackOnGpu:
+      parts_.back_on_gpu();
       break;
     default:
       break;
@@ -155,7 +162,7 @@ void LeaseKeeper::on_prefetch(const wire::Prefetch& prefetch) {
   if (!device) return;  // a GPU that was never attached: the manager does not ask for such
   prefetching_ = {*device, prefetch.bytes, prefetch.bytes_per_s, answer, {}};
   PLEXRL_INFO(kFile, "prefetch gpu=%u bytes=%lu", prefetch.gpu, as_ulong(prefetch.bytes));
-  if (!is_at_rest()) end_prefetch();
+  if (!is_at_rest() || absence.is_on()) end_prefetch();
 }
 
 void LeaseKeeper::end_prefetch() {
@@ -185,6 +192,26 @@ void LeaseKeeper::on_revoked() {
   if (epoch_.generation != parts_.client.welcome().generation) epoch_ = {};  // see connected()
 }
 
+void LeaseKeeper::on_leave_gpu(const wire::LeaveGpu& leave) {
+  end_prefetch();
+  wire::LeftGpu answer{};
+  answer.operation = leave.operation;
+  const char* why_not = is_at_rest() ? nullptr : "it has a lease";
+  for (const Devices::Attached& attached : parts_.devices.all()) {
+    const RangeTable::Totals totals = parts_.ranges.totals(attached.device);
+    if (totals.resident + totals.moving != 0) why_not = "its memory is in HBM";
+  }
+  if (parts_.gate.waiters() != 0) why_not = "a thread waits for the GPU";
+  if (why_not == nullptr) why_not = parts_.leave_gpu(leave.quiet_ns);
+  if (why_not != nullptr) {
+    answer.refused = 1;
+    std::strncpy(answer.reason, why_not, sizeof answer.reason - 1);
+  }
+  PLEXRL_INFO(kFile, "leaving the gpu: %s", why_not == nullptr ? "ready" : why_not);
+  PLEXRL_FAULT_POINT("leave.before_left");
+  parts_.client.connection().send(wire::Type::kLeftGpu, answer);
+}
+
 // ---- what is due
 
 std::uint64_t LeaseKeeper::step() {
@@ -206,7 +233,7 @@ std::uint64_t LeaseKeeper::step() {
 }
 
 std::uint64_t LeaseKeeper::step_none() {
-  if (parts_.gate.waiters() != 0) want_lease();
+  if (parts_.gate.waiters() != 0 || absence.waiters() != 0) want_lease();
   if (quiet_.load(std::memory_order_relaxed)) {
     return prefetching_ ? step_prefetching() : kForever;
   }
@@ -485,6 +512,7 @@ void LeaseKeeper::connected() {
 }
 
 void LeaseKeeper::go_alone() {
+  if (parts_.back_on_gpu) parts_.back_on_gpu();
   // Handles of other processes come through the manager. A program that uses memory which never
   // came gets the driver's error for it; one that does not goes on.
   if (!parts_.ranges.has_all_imports()) {

@@ -51,6 +51,10 @@ class LeaseKeeper {
     std::function<void()> on_quiet;
     /// Called when the process has come to rest: idle, or drained.
     std::function<void()> on_rest;
+    /// Makes a process at rest, without memory in HBM, ready to be checkpointed: null, or why not.
+    std::function<const char*(std::uint64_t quiet_ns)> leave_gpu;
+    /// It is as before.
+    std::function<void()> back_on_gpu;
   };
 
   explicit LeaseKeeper(Parts parts) : parts_(std::move(parts)) {}
@@ -96,6 +100,7 @@ class LeaseKeeper {
   void on_evict(const wire::Evict& evict, std::uint64_t request);
   void on_prefetch(const wire::Prefetch& prefetch);
   void on_revoked();
+  void on_leave_gpu(const wire::LeaveGpu& leave);
 
   std::uint64_t step_none();
   std::uint64_t step_prefetching();

@@ -1,6 +1,7 @@
 #include "shim/process.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "shim/absence.h"
 #include "shim/boottime.h"
 #include "shim/gate.h"
 #include "shim/log.h"
@@ -90,6 +92,7 @@ void become_child() {
   mode.store(Mode::kUnshared, std::memory_order_release);
   the_process.store(nullptr, std::memory_order_release);
   reset_slots_after_fork();
+  absence.end();
   gate.open();
 }
 
@@ -126,6 +129,8 @@ Process* make_process() {
   const char* const exports = std::getenv("PLEXRL_EXPORT");
   process->exports_are_real = exports != nullptr && std::strcmp(exports, "real") == 0;
   ranges().set_whole_exports(process->exports_are_real);
+  const char* const evict = std::getenv("PLEXRL_EVICT");
+  if (evict != nullptr && std::strcmp(evict, "checkpoint") == 0) absence.enable(&wake_agent);
   wire::Error why{};
   switch (join_patiently(*process, &why)) {
     case Client::Handshake::kNobody:
@@ -168,7 +173,9 @@ Process::Process(Identity identity, Client::Dial dial)
               [this] {
                 pools.at_rest();
                 graph_memory.count_if_idle();
-              }}),
+              },
+              [this](std::uint64_t quiet_ns) { return leave_gpu(quiet_ns); },
+              [this] { back_on_gpu(); }}),
       reporter(client, devices, ranges(), unpageable),
       agent({client, devices, keeper, reporter, ranges(), sharing, store, slab_worker}) {}
 
@@ -186,6 +193,26 @@ std::optional<Process::Backing> Process::backing(std::uint64_t address) {
   const auto range = mapped ? vmm.range_of(mapped->handle) : std::nullopt;
   if (!range) return std::nullopt;
   return Backing{mapped->device, *range + (address - mapped->start), *range, mapped->bytes};
+}
+
+const char* Process::leave_gpu(std::uint64_t quiet_ns) {
+  if (const char* const why_not = absence.begin(quiet_ns)) return why_not;
+  store.end_registrations();
+  return nullptr;
+}
+
+void Process::back_on_gpu() {
+  if (!absence.is_on()) return;
+  // Nobody but the manager may have brought it back; where that is gone for good we do it.
+  CUprocessState state{};
+  if (driver.cuCheckpointProcessGetState(::getpid(), &state) == CUDA_SUCCESS &&
+      state != CU_PROCESS_STATE_RUNNING) {
+    driver.cuCheckpointProcessRestore(::getpid(), nullptr);
+    driver.cuCheckpointProcessUnlock(::getpid(), nullptr);
+  }
+  store.allow_registering();
+  absence.end();
+  agent.notify();
 }
 
 Client::Handshake Process::join(wire::Error* why) {

@@ -62,6 +62,11 @@ class Process {
   /// Tests only: as if none had been started. The agent must have been stopped.
   static void forget() noexcept;
 
+  /// Keeps the job out of the driver, and ends what the shim has registered there, for a
+  /// checkpoint; null, or why not. Then back. Agent.
+  const char* leave_gpu(std::uint64_t quiet_ns);
+  void back_on_gpu();
+
   /// --export=real: what the job exports are the driver's handles, for anybody. Set before use.
   bool exports_are_real = false;
 

@@ -18,6 +18,7 @@ void leave_slot(void* value) noexcept {
   this_slot = nullptr;
   slot->attention = 0;
   slot->depth.store(0, std::memory_order_release);
+  slot->in_driver.store(0, std::memory_order_release);
   slot->in_use.store(false, std::memory_order_release);  // pairs with the exchange in claim_slot
 }
 
@@ -56,6 +57,7 @@ ThreadSlot* claim_slot() noexcept {
 void reset_slots_after_fork() noexcept {
   for (ThreadSlot* slot = all_slots(); slot != nullptr; slot = slot->next) {
     slot->depth.store(0, std::memory_order_relaxed);
+    slot->in_driver.store(0, std::memory_order_relaxed);
     slot->in_use.store(slot == this_slot, std::memory_order_relaxed);
   }
 }

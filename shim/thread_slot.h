@@ -39,6 +39,11 @@ struct alignas(64) ThreadSlot {
   std::uint32_t attention = 0;
   std::atomic<std::uint64_t> calls{0};
 
+  /// Calls past the gate that are inside the driver, and when the last one left; counted only where
+  /// the job may be checkpointed (absence.h).
+  std::atomic<std::uint32_t> in_driver{0};
+  std::atomic<std::uint64_t> last_in_driver_ns{0};
+
   /// Direct-mapped: the mark for a stream handle. Emptied by whoever destroys the stream.
   struct Cached {
     std::atomic<CUstream> stream{nullptr};

@@ -53,7 +53,7 @@ enum Feature : std::uint64_t {
   kFeatureExchange = 1u << 1,    ///< full-duplex exchange by credits (reserved)
   kFeatureGangSlots = 1u << 2,   ///< prepare / vote / commit / start over nodes (reserved)
   kFeaturePrefetch = 1u << 3,    ///< kPrefetch
-  kFeatureCheckpoint = 1u << 4,  ///< driver checkpointing (reserved)
+  kFeatureCheckpoint = 1u << 4,  ///< driver checkpointing (no client asks for it: a job's option)
   kFeatureSharesTold = 1u << 5,  ///< a process that comes back says kSharesTold
   kFeatureSlabsHeld = 1u << 6,   ///< and before all else kSlabsHeld
 };
@@ -123,6 +123,11 @@ enum class Type : std::uint16_t {
   kActivity,           ///< Activity: edges of busy and idle since the last one
   kExclusive,          ///< Exclusive, no answer: this process can't be cut from now on
   kPaged,              ///< Paged, no answer: more about the kEvicted or kLoaded that is sent next
+  // Driver checkpoints (nodemgr/checkpoints.h), of processes of a job with kJobCheckpoint.
+  kLeaveGpu,   ///< LeaveGpu -> kLeftGpu: the process is about to be checkpointed
+  kLeftGpu,    ///< LeftGpu: none of its threads is in the driver, and none goes there until
+               ///< kBackOnGpu
+  kBackOnGpu,  ///< no body: it is as before (restored, or never checkpointed)
   // Reserved numbers: 0x400..0x41f exchange credits, 0x500..0x51f gang slots over nodes.
   // With kFeaturePrefetch.
   kPrefetch = 0x600,  ///< Prefetch -> kPrefetched
@@ -189,7 +194,7 @@ enum ErrorCode : std::uint32_t {
 
 enum JobFlags : std::uint32_t {
   kJobNoWait = 1u << 0,      ///< refuse instead of queueing
-  kJobCheckpoint = 1u << 1,  ///< --evict=checkpoint (reserved)
+  kJobCheckpoint = 1u << 1,  ///< --evict=checkpoint
   kJobExportReal = 1u << 2,  ///< --export=real; told only: the shim does what it says
 };
 
@@ -396,9 +401,13 @@ struct SlabsHeld {
   std::uint64_t bytes;
 };
 
+enum ResumeFlags : std::uint32_t {
+  kResumeGateOpen = 1u << 0,  ///< of this process
+  kResumeOffGpu = 1u << 1,    ///< it has answered kLeftGpu, and not been told kBackOnGpu
+};
 struct ResumeState {
   std::uint32_t gpu_count;  ///< how many ResumeState follow in all
-  std::uint32_t flags;      ///< 1: this process's gate is open
+  std::uint32_t flags;      ///< ResumeFlags
   GpuUuid uuid;
   std::uint64_t charged_bytes;  ///< in all, the unpageable ones among them
   std::uint64_t unpageable_bytes;
@@ -509,6 +518,17 @@ struct Paged {
   std::uint64_t shared_bytes;     ///< equal to another chunk's host copy: not copied
   std::uint64_t hash_ns;          ///< stage, as those of Evicted
   std::uint64_t link_ns;          ///< that what was copied takes at the best rate seen
+};
+
+struct LeaveGpu {
+  std::uint64_t operation;
+  std::uint64_t quiet_ns;  ///< refused unless no thread has been in the driver for so long
+};
+struct LeftGpu {
+  std::uint64_t operation;
+  std::uint32_t refused;
+  std::uint32_t reserved;
+  char reason[112];  ///< of the refusal, by name
 };
 
 /// Edges in order of time; even entries begin busy, odd ones begin idle when `first_is_busy`, else

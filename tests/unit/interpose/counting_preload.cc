@@ -25,6 +25,10 @@ constinit std::atomic<size_t> unknown{0};
 
 }  // namespace
 
+struct DriverCall {
+  DriverCall() noexcept {}
+  ~DriverCall() {}
+};
 inline CUresult gate_enter(const GateCall& call) noexcept {
   gated.fetch_add(1, std::memory_order_relaxed);
   return call.stream != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
