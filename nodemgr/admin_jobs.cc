@@ -61,6 +61,21 @@ Json waits_for(const AdminContext& context, const policy::Gang& state) {
   return cat("job '", other->second.job->name, "': ", state.wait_reason);
 }
 
+/// Where the contexts of its processes are, for a gang that checkpoints have moved.
+const char* absence_name(policy::Absence absence) {
+  switch (absence) {
+    case policy::Absence::kHere:
+      return "here";
+    case policy::Absence::kLeaves:
+      return "leaving";
+    case policy::Absence::kAway:
+      return "away";
+    case policy::Absence::kReturns:
+      return "returning";
+  }
+  return "here";
+}
+
 Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy::Gang& state) {
   Json pids = Json::array();
   Json reason = nullptr;
@@ -81,6 +96,7 @@ Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy:
   json["exclusive_reason"] = reason;
   json["waits_for"] = waits_for(context, state);
   json["idle"] = state.idle;
+  json["checkpoint"] = absence_name(state.absence);
   return json;
 }
 
@@ -101,8 +117,9 @@ std::uint64_t used_by_sessions(const Node& node, int gpu) {
   for (const auto& [id, session] : node.sessions) {
     auto memory = session->memory.find(gpu);
     if (memory == session->memory.end()) continue;
-    sum += memory->second.resident + node.ledger.unpageable(id, gpu) +
-           overhead_of(node, *session, gpu, memory->second);
+    sum += memory->second.resident;
+    if (session->away) continue;
+    sum += node.ledger.unpageable(id, gpu) + overhead_of(node, *session, gpu, memory->second);
   }
   return sum;
 }
@@ -135,7 +152,8 @@ Json job_json(const AdminContext& context, const Job& job) {
     for (const auto& [gpu, memory] : it->second->memory) {
       resident += memory.resident;
       host += memory.host;
-      fixed += node.ledger.unpageable(key, gpu) + overhead_of(node, *it->second, gpu, memory);
+      (it->second->away ? host : fixed) +=
+          node.ledger.unpageable(key, gpu) + overhead_of(node, *it->second, gpu, memory);
     }
   }
   Json json;
@@ -160,6 +178,8 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["slowdown_ratio"] = or_null(usage.slowdown_ratio);
   json["gap_cause"] = nullptr;
   json["next_wake_s"] = next_wake ? Json(in_seconds(*next_wake - now)) : Json(nullptr);
+  json["checkpoint_refused"] =
+      job.checkpoint_note.empty() ? Json(nullptr) : Json(job.checkpoint_note);
   json["queued_reason"] = job.notice.empty() ? Json(nullptr) : Json(job.notice);
   return json;
 }

@@ -52,6 +52,7 @@ std::uint64_t managed_in_hbm(const SessionMemory& memory) {
 std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& session, int gpu,
                               const SessionMemory& memory) {
   std::uint64_t in_hbm = 0;
+  const char* const fixed_tier = session.away ? "host" : "hbm";  // checkpointed by the driver
   auto add = [&](const char* kind, std::uint64_t bytes, std::string_view tier, const char* pageable,
                  Json reason) {
     if (bytes == 0) return;
@@ -93,16 +94,16 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
       default:
         break;
     }
-    add(kKindNames[kind], bytes - on_host, "hbm", "no", why_not_pageable(kind));
+    add(kKindNames[kind], bytes - on_host, fixed_tier, "no", why_not_pageable(kind));
     add(kKindNames[kind], on_host, "host", "no", why_not_pageable(kind));
   }
   if (memory.overhead == 0) {
-    add("context", overhead_of(node, session, gpu, memory), "hbm", "no",
+    add("context", overhead_of(node, session, gpu, memory), fixed_tier, "no",
         "set aside for the process's context and modules");
   } else {
-    add("context", memory.context, "hbm", "no",
+    add("context", memory.context, fixed_tier, "no",
         "the process's context and modules, as the driver shows them");
-    add("other", grown, "hbm", "no",
+    add("other", grown, fixed_tier, "no",
         "the driver's own, unexplained: what it shows for the process has grown by as much beside "
         "its charges");
   }

@@ -44,6 +44,8 @@ const std::vector<settings::Row>& rows() {
        "what then: wait says nothing, warn says so in the log and the trace, kill ends it",
        true,
        {"wait", "warn", "kill"}},
+      {"policy.checkpoint_after", Kind::kDuration, "10m",
+       "a job with --evict=checkpoint that has done nothing for so long may be checkpointed"},
       {"policy.join_wait", Kind::kDuration, "1s", "reserved for collectives across gangs"},
       {"policy.drain_budget", Kind::kDuration, "250ms",
        "an attempt to withdraw ends after so long without progress"},
@@ -94,6 +96,9 @@ absl::Status check_ranges(const settings::Values& values) {
   }
   if (values.duration("policy.hang_after").count() <= 0) {
     return invalid("policy.hang_after must be more than 0; hang_action = \"wait\" turns it off");
+  }
+  if (values.duration("policy.checkpoint_after").count() <= 0) {
+    return invalid("policy.checkpoint_after must be more than 0");
   }
   if (values.duration("policy.drain_budget").count() <= 0) {
     return invalid("policy.drain_budget must be more than 0");

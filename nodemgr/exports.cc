@@ -45,6 +45,19 @@ bool Exports::is_for_me(wire::Type type) {
   }
 }
 
+bool Exports::is_sharing(SessionKey session) const {
+  for (const auto& [job, shares] : shares_) {
+    for (const auto& [id, entry] : shares.entries) {
+      if (entry.importers.count(session) != 0) return true;
+      if (entry.owner == session && !entry.importers.empty()) return true;
+    }
+    for (const auto& [id, claim] : shares.claims) {
+      if (claim.importers.count(session) != 0) return true;
+    }
+  }
+  return false;
+}
+
 bool Exports::handle(Session& session, const Packet& packet) {
   switch (packet.type) {
     case wire::Type::kExport:

@@ -31,6 +31,8 @@ class Exports {
   explicit Exports(Node& node) noexcept : node_(node) {}
 
   static bool is_for_me(wire::Type type);
+  /// Whether the process has memory of another one, or another one has its.
+  bool is_sharing(SessionKey session) const;
   /// False: the packet makes no sense.
   [[nodiscard]] bool handle(Session& session, const Packet& packet);
 

@@ -5,6 +5,7 @@
 
 #include "nodemgr/clock.h"
 #include "nodemgr/log.h"
+#include "nodemgr/sessions.h"
 #include "nodemgr/settings/cat.h"
 
 namespace plexrl::nodemgr {
@@ -69,6 +70,10 @@ bool GpuWatch::see_sessions(int index, const GpuUse& use) {
   for (auto& [id, session] : node_.sessions) {
     auto memory = session->memory.find(index);
     if (memory == session->memory.end()) continue;
+    if (session->off_gpu) {  // what the driver shows of it is no measure of anything
+      memory->second.driver_bytes = 0;
+      continue;
+    }
     expected = true;
     auto it = bytes.find(session->process.pid);
     seen |= it != bytes.end();
@@ -111,7 +116,9 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   if (memory.overhead == before) return;
   std::uint64_t booked = node_.ledger.overhead(session.id, gpu);
   node_.ledger.measured(session.id, gpu, memory.overhead);
-  if (node_.ledger.overhead(session.id, gpu) != booked) leases_.memory_changed(session, gpu);
+  if (node_.ledger.overhead(session.id, gpu) == booked) return;
+  node_.journal_append(attach_record(node_, session, gpu));
+  leases_.memory_changed(session, gpu);
 }
 
 void GpuWatch::see_others(int index, NodeGpu& gpu, const GpuUse& use) {

@@ -146,6 +146,11 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
     admission.fits = false;
     admission.text = "this node is being drained: it takes no new jobs until plexrl-ctl undrain";
   }
+  if (!node_.returning.empty() && !admission.never) {
+    admission.fits = false;
+    admission.text = cat("job '", node_.returning,
+                         "', which is checkpointed, waits to come back to its GPU and comes first");
+  }
   if (admission.fits) {
     job.promised_bytes = admission.promised;
     node_.ledger.admit(job.key, job.gpus, job.promised_bytes, job.overhead);

@@ -57,6 +57,7 @@ LeaseGang& Leases::create(Job& job) {
   std::uint64_t id = node_.next_key++;
   LeaseGang& gang = gangs_[id];
   gang.id = policy::GangId{id};
+  gang.created = boot_now();
   gang.job = &job;
   return gang;
 }
@@ -87,8 +88,10 @@ void Leases::memory_event(const LeaseGang& gang, int gpu) {
     event.pageable_bytes += static_cast<std::int64_t>(pageable);
     event.resident_bytes += static_cast<std::int64_t>(it->second.resident);
     event.coming_bytes += static_cast<std::int64_t>(it->second.coming);
-    event.fixed_bytes += static_cast<std::int64_t>(node_.ledger.unpageable(session.id, gpu) +
-                                                   node_.ledger.overhead(session.id, gpu));
+    // What is checkpointed needs room with the next lease, as what has been evicted does.
+    std::int64_t& rest = session.away ? event.pageable_bytes : event.fixed_bytes;
+    rest += static_cast<std::int64_t>(node_.ledger.unpageable(session.id, gpu) +
+                                      node_.ledger.overhead(session.id, gpu));
   });
   events_.push_back(event);
 }
@@ -221,6 +224,7 @@ void Leases::joined(Session& session) {
   const policy::Gang* state = state_.find(gang->id);
   if (state == nullptr || gang->epoch == kNoEpoch || session.granted == gang->epoch) return;
   if (state->phase == policy::Phase::kDraining || !state->holds_lease()) return;
+  if (gang->held_back) return;
   bool missing = false;
   for (const auto& [gpu, memory] : session.memory) {
     missing |= node_.ledger.pageable(session.id, gpu) > memory.resident;
@@ -308,7 +312,7 @@ void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
 }
 
 void Leases::check_loaded(LeaseGang& gang) {
-  if (!gang.loading) return;
+  if (!gang.loading || gang.held_back) return;
   bool all = true;
   each(gang, [&](Session& session) {
     if (session.granted == gang.epoch && session.client != nullptr) all &= session.loaded;
@@ -413,6 +417,15 @@ void Leases::on_activity(Session& session, const wire::Activity& activity) {
   session.busy = last_is_busy;
   session.edge = std::min(boot_now(), from_wire(activity.at_ns[activity.count - 1]));
   update_activity(*gang, session.edge);
+}
+
+void Leases::set_absence(std::uint64_t id, policy::Absence absence) {
+  LeaseGang* gang = find_gang(id);
+  if (gang == nullptr) return;
+  events_.push_back(policy::GangAbsent{gang->id, absence});
+  for (const auto& [gpu, info] : node_.gpus) {
+    if ((gang->gpus >> gpu & 1) != 0) memory_event(*gang, gpu);
+  }
 }
 
 void Leases::read_activity_pages() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -24,6 +25,10 @@ struct LeaseGang {
   wire::Epoch last_epoch{};  ///< of the lease before, when there is none
   std::uint64_t attempt = 0;
   bool loading = false;
+  bool held_back = false;  ///< granted, and not sent before its contexts are back on the GPUs
+  std::chrono::nanoseconds created{0};
+  std::chrono::nanoseconds not_checkpointed_before{0};
+  int failed_checkpoints = 0;  ///< in a row
   std::string traced_state;
   policy::Decision last_decision;  ///< about it, evictions aside
   std::chrono::nanoseconds decided_at{0};
@@ -88,6 +93,14 @@ class Leases {
   void on_exclusive(Session& session, const std::string& reason);
   void on_exiting(Session& session);
 
+  /// Where the gang's contexts are, told to the policy with what that means for its memory.
+  void set_absence(std::uint64_t gang, policy::Absence absence);
+  /// Sends a grant that was held back.
+  void let_in(std::uint64_t gang);
+  LeaseGang* find_gang(std::uint64_t gang) { return find(policy::GangId{gang}); }
+  /// Called after each step.
+  void set_after_step(std::function<void()> call) { after_step_ = std::move(call); }
+
   void memory_changed(const Session& session, int gpu);
   void gpu_changed(int gpu);
   /// The job's description (priority, paused) has changed.
@@ -100,6 +113,11 @@ class Leases {
   void step();
 
   const policy::State& state() const { return state_; }
+  /// What the policy knows of a gang; null: nothing.
+  const policy::Gang* state_of(policy::GangId id) const {
+    const auto it = state_.gangs.find(id);
+    return it == state_.gangs.end() ? nullptr : &it->second;
+  }
   const std::map<std::uint64_t, LeaseGang>& gangs() const { return gangs_; }
   bool is_switching() const;
   /// Writes to the trace which gangs are in a gap, where that is not known yet.
@@ -159,6 +177,7 @@ class Leases {
   SwitchLog switches_;
   PagingLog paging_;
   bool stepping_ = false;
+  std::function<void()> after_step_;
   std::uint64_t frozen_ = 0;  ///< GPUs
   std::map<wire::Epoch, JournalRecord> earlier_grants_;
 };

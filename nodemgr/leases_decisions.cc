@@ -53,6 +53,7 @@ void Leases::step() {
   } else {
     node_.loop.set_timer(kPolicyTimer, wake_at, [this] { step(); });
   }
+  if (after_step_) after_step_();
 }
 
 void Leases::carry_out(const policy::Decision& decision) {
@@ -136,6 +137,7 @@ void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
   gang.epoch = kNoEpoch;
   gang.last_epoch = ended.epoch;
   gang.loading = false;
+  gang.held_back = false;
   auto now = boot_now();
   each(gang, [&](Session& session) {
     bool had = session.granted == ended.epoch;
@@ -259,13 +261,26 @@ void Leases::grant(LeaseGang& gang, const policy::Decision& decision) {
   gang.busy = true;
   if (decision.run_now) switches_.running(who(gang), decision.gpus, gang.grant_sent);
   trace_state(gang, decision.run_now ? "running" : "loading", decision.reason);
+  gang.held_back = false;
   each(gang, [&](Session& session) {
     session.busy = session.wants;
     session.wants = false;
-    send_grant(gang, session, decision.run_now);
+    gang.held_back |= session.away || session.unsettled;
   });
+  if (gang.held_back) return;
+  each(gang, [&](Session& session) { send_grant(gang, session, decision.run_now); });
   fault_point("after_grant");
   check_loaded(gang);
+}
+
+void Leases::let_in(std::uint64_t id) {
+  LeaseGang* gang = find_gang(id);
+  if (gang == nullptr || !gang->held_back) return;
+  gang->held_back = false;
+  gang->grant_sent = boot_now();  // what the rate of its load is learned from
+  each(*gang, [&](Session& session) { send_grant(*gang, session, false); });
+  fault_point("after_grant");
+  check_loaded(*gang);
 }
 
 void Leases::send_grant(LeaseGang& gang, Session& session, bool run_now) {

@@ -40,7 +40,7 @@ std::uint64_t Ledger::overheads(const Gpu& gpu, int index) const {
   std::uint64_t sum = 0;
   std::set<JobKey> present;
   for (const auto& [session, account] : gpu.accounts) {
-    sum += booked(gpu, account);
+    if (account.place != Place::kAway) sum += booked(gpu, account);
     present.insert(account.job);
   }
   // A job whose processes are still to come will have one at least.
@@ -50,12 +50,53 @@ std::uint64_t Ledger::overheads(const Gpu& gpu, int index) const {
   return sum;
 }
 
+std::uint64_t Ledger::unpageable_in_hbm(const Account& account) {
+  return account.place == Place::kAway ? 0 : account.unpageable;
+}
+
 std::uint64_t Ledger::unpageable_of(const Gpu& gpu, JobKey job) const {
   std::uint64_t sum = 0;
   for (const auto& [session, account] : gpu.accounts) {
-    if (account.job == job) sum += account.unpageable;
+    if (account.job == job) sum += unpageable_in_hbm(account);
   }
   return sum;
+}
+
+/// Of checkpointed processes, with their pageable memory, which the promises of others may not
+/// count on to be in HBM: rather too much than too little.
+std::uint64_t Ledger::held_in_host() const {
+  std::uint64_t sum = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    for (const auto& [session, account] : gpu.accounts) {
+      if (account.place == Place::kHere) continue;
+      sum += booked(gpu, account) + account.unpageable + account.pageable;
+    }
+  }
+  return sum;
+}
+
+void Ledger::place(const std::set<SessionKey>& sessions, Place place) {
+  for (auto& [index, gpu] : gpus_) {
+    for (auto& [session, account] : gpu.accounts) {
+      if (sessions.count(session) != 0) account.place = place;
+    }
+  }
+}
+
+bool Ledger::can_leave(const std::set<SessionKey>& sessions) const {
+  Ledger then = *this;
+  then.place(sessions, Place::kLeaving);
+  return then.host_needed() <= host_budget_;
+}
+
+bool Ledger::can_return(const std::set<SessionKey>& sessions) const {
+  Ledger then = *this;
+  then.place(sessions, Place::kHere);
+  for (const auto& [index, gpu] : then.gpus_) {
+    // As if a job of nobody's took nothing more: all others' promises are checked.
+    if (!then.leaves_promises_good(gpu, index, JobKey{0}, 0)) return false;
+  }
+  return true;
 }
 
 std::uint64_t Ledger::host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const {
@@ -67,7 +108,7 @@ std::uint64_t Ledger::host_needed_on(const Gpu& gpu, int index, std::uint64_t mo
 }
 
 std::uint64_t Ledger::host_needed() const {
-  std::uint64_t sum = 0;
+  std::uint64_t sum = held_in_host();
   for (const auto& [index, gpu] : gpus_) sum += host_needed_on(gpu, index, 0);
   return sum;
 }
@@ -78,7 +119,7 @@ Admission Ledger::judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted,
   if (own == 0) own = gpu.overhead;
   std::uint64_t overhead = overheads(gpu, index) + own;
   std::uint64_t fixed = 0;
-  for (const auto& [session, account] : gpu.accounts) fixed += account.unpageable;
+  for (const auto& [session, account] : gpu.accounts) fixed += unpageable_in_hbm(account);
   std::uint64_t room = less(gpu.usable, overhead + fixed);
   std::uint64_t usual = less(gpu.usable, own + (kProcessesForeseen - 1) * gpu.overhead);
   result.promised = wanted != 0 ? wanted : std::min(usual, room);
@@ -138,7 +179,7 @@ Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted, std::uint64_t 
     return least;
   }
   if (unfit) return *unfit;
-  std::uint64_t host = 0;
+  std::uint64_t host = held_in_host();
   for (const auto& [index, gpu] : gpus_) {
     bool asked = (gpus >> index & 1) != 0;
     host += host_needed_on(gpu, index, asked ? least.promised : 0);
@@ -184,7 +225,7 @@ void Ledger::measured(SessionKey session, int gpu_index, std::uint64_t overhead)
 bool Ledger::leaves_promises_good(const Gpu& gpu, int index, JobKey job, std::uint64_t more) const {
   std::uint64_t overhead = overheads(gpu, index);
   std::uint64_t fixed = more;
-  for (const auto& [other, its] : gpu.accounts) fixed += its.unpageable;
+  for (const auto& [other, its] : gpu.accounts) fixed += unpageable_in_hbm(its);
   for (const auto& [key, its] : jobs_) {
     if (key == job || (its.gpus >> index & 1) == 0) continue;
     std::uint64_t others = fixed - unpageable_of(gpu, key);

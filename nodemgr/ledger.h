@@ -63,6 +63,15 @@ class Ledger {
   /// After a restart: sets what the process says it has.
   void restore(SessionKey session, int gpu, std::uint64_t pageable, std::uint64_t unpageable);
 
+  /// Where the context and the unpageable memory of processes are, when the driver checkpoints
+  /// them: in HBM; on their way, booked there and in host memory; or in host memory only.
+  enum class Place { kHere, kLeaving, kAway };
+  void place(const std::set<SessionKey>& sessions, Place place);
+  /// Whether host memory is left for all that they have.
+  bool can_leave(const std::set<SessionKey>& sessions) const;
+  /// Whether every promise is still good when they are in HBM.
+  bool can_return(const std::set<SessionKey>& sessions) const;
+
   std::uint64_t promised(JobKey job, int gpu) const;
   std::uint64_t used(JobKey job, int gpu) const;
   std::uint64_t pageable(SessionKey session, int gpu) const;
@@ -80,6 +89,7 @@ class Ledger {
     std::uint64_t measured = 0;  ///< as the driver showed it last
     std::uint64_t pageable = 0;
     std::uint64_t unpageable = 0;
+    Place place = Place::kHere;
   };
   struct Gpu {
     std::uint64_t usable = 0;
@@ -98,6 +108,8 @@ class Ledger {
   std::uint64_t overheads(const Gpu& gpu, int index) const;
   std::uint64_t unpageable_of(const Gpu& gpu, JobKey job) const;
   bool leaves_promises_good(const Gpu& gpu, int index, JobKey job, std::uint64_t more) const;
+  std::uint64_t held_in_host() const;
+  static std::uint64_t unpageable_in_hbm(const Account& account);
   std::uint64_t host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const;
   Admission judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted, std::uint64_t own) const;
 

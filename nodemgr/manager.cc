@@ -55,6 +55,7 @@ NodeOptions options_from(const settings::Values& values) {
   if (options.host_budget == 0) options.host_budget = default_host_budget();
   options.grace = values.duration("policy.grace");
   options.drain_budget = values.duration("policy.drain_budget");
+  options.checkpoint_after = values.duration("policy.checkpoint_after");
   return options;
 }
 
@@ -165,6 +166,8 @@ void Manager::start_parts(const settings::Values& values) {
     watch_->process_ended(session);
     jobs_->process_ended(job);
   });
+  checkpoints_ = std::make_unique<Checkpoints>(node_, *leases_, *sessions_, *probe_,
+                                               [this] { jobs_->admit_waiting(); });
   for (const auto& [index, gpu] : node_.gpus) leases_->gpu_changed(index);
   recover(node_, *jobs_, *sessions_, *leases_);
   node_.slabs = std::make_unique<Slabs>(node_.options.host_budget, node_.generation << 32 | 1);
@@ -353,6 +356,7 @@ void Manager::reload(const settings::Values& values) {
   node_.options.grace = fresh.grace;
   node_.options.hang_action = fresh.hang_action;
   node_.options.drain_budget = fresh.drain_budget;
+  node_.options.checkpoint_after = fresh.checkpoint_after;
   node_.ledger.set_host_budget(fresh.host_budget);
   node_.slabs->set_budget(fresh.host_budget);
   node_.trace->set_limits(values.bytes("trace.max_bytes"),

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nodemgr/admin_server.h"
+#include "nodemgr/checkpoints.h"
 #include "nodemgr/daemon_settings.h"
 #include "nodemgr/gpu_watch.h"
 #include "nodemgr/jobs.h"
@@ -83,6 +84,7 @@ class Manager {
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Jobs> jobs_;
   std::unique_ptr<GpuWatch> watch_;
+  std::unique_ptr<Checkpoints> checkpoints_;
   std::unique_ptr<AdminServer> admin_;
   std::function<absl::Status()> on_reload_;
   std::chrono::nanoseconds started_{0};

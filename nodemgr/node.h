@@ -47,8 +47,9 @@ struct Job {
   std::uint64_t overhead = 0;       ///< of each process on a GPU, by its profile; 0: not known
   std::uint64_t overhead_seen = 0;  ///< most that one of its processes took, as measured
   bool admitted = false;
-  bool exiting = false;  ///< its plexrl-run got SIGTERM
-  bool paused = false;   ///< by an administrator
+  bool exiting = false;         ///< its plexrl-run got SIGTERM
+  bool paused = false;          ///< by an administrator
+  std::string checkpoint_note;  ///< why its last checkpoint was refused or failed; "": it was not
   std::chrono::nanoseconds queued_since{0};
   std::string notice;  ///< last sent while queued
 
@@ -94,6 +95,11 @@ struct Session {
   std::uint64_t gang = 0;                  ///< 0: none yet
   std::string exclusive_reason;            ///< "" when it can be cut
   bool exiting = false;
+
+  // Driver checkpoints (checkpoints.h).
+  bool off_gpu = false;    ///< told to stay out of the driver, and not told that it is over
+  bool away = false;       ///< and what it has on GPUs beside pageable memory is in host memory
+  bool unsettled = false;  ///< an operation was cut off: nobody knows where it is
 
   // Its part in the gang's lease.
   wire::Epoch granted{};  ///< {0, 0}: its gate is closed, as far as we know
@@ -147,7 +153,7 @@ struct NodeOptions {
   std::uint64_t gpu_memory = 0;    ///< 0: all
   std::uint64_t gpu_overhead = 0;  ///< 0: by size of the GPU
   std::uint64_t host_budget = 0;
-  std::chrono::nanoseconds grace{}, drain_budget{};
+  std::chrono::nanoseconds grace{}, drain_budget{}, checkpoint_after{};
 };
 
 struct Node {
@@ -176,6 +182,7 @@ struct Node {
   std::unique_ptr<TraceWriter> trace;
   bool journal_failed = false;
   bool draining = false;  ///< by an administrator: no new job is admitted
+  std::string returning;  ///< name of a checkpointed job that waits for room; no new job before it
 
   Job* find_job(const wire::Id128& id) const;
   Session* find_session(SessionKey id);
@@ -200,7 +207,9 @@ enum TimerId : int {
   kClockTimer,
   kIdleTimer,
   kSurvivorTimer,
-  kReplacedTimer
+  kReplacedTimer,
+  kCheckpointTimer,
+  kHelperTimer
 };
 
 }  // namespace plexrl::nodemgr

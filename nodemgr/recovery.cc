@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 
+#include "nodemgr/checkpoints.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/job_processes.h"
 #include "nodemgr/log.h"
@@ -33,7 +34,8 @@ struct Replay {
   std::map<std::string, JournalRecord> jobs;  ///< by id
   struct Process {
     JournalRecord record;
-    std::vector<std::string> gpus;
+    std::map<std::string, std::uint64_t> gpus;  ///< with what was set aside for it there
+    std::string place;                          ///< "leaving", "away"; else it is on its GPUs
   };
   std::map<std::uint64_t, Process> processes;
   std::map<wire::Epoch, JournalRecord> grants;  ///< not revoked
@@ -53,7 +55,13 @@ struct Replay {
       processes[record.number("session")].record = record;
     } else if (record.kind == "attach") {
       auto it = processes.find(record.number("session"));
-      if (it != processes.end()) it->second.gpus.push_back(record["gpu"]);
+      if (it != processes.end()) it->second.gpus[record["gpu"]] = record.number("overhead");
+    } else if (record.kind == "place") {
+      for (auto& [id, process] : processes) {
+        if (cat(",", record["sessions"], ",").find(cat(",", id, ",")) == std::string::npos)
+          continue;
+        process.place = record["place"];
+      }
     } else if (record.kind == "process_end") {
       processes.erase(record.number("session"));
     } else if (record.kind == "grant") {
@@ -73,6 +81,17 @@ std::unique_ptr<Session> session_from(const JournalRecord& record) {
   session->pidfd = open_process(session->process);
   if (!session->pidfd.is_open()) return nullptr;  // it has died meanwhile
   return session;
+}
+
+/// Where checkpoints had it. One that was on its way may be anywhere: it is brought back.
+void place(Session& session, const std::string& where, Node& node, Leases& leases) {
+  if (where != "leaving" && where != "away") return;
+  session.off_gpu = true;
+  session.away = where == "away";
+  session.unsettled = where == "leaving";
+  node.ledger.place({session.id}, session.away ? Ledger::Place::kAway : Ledger::Place::kLeaving);
+  leases.set_absence(session.gang,
+                     session.away ? policy::Absence::kAway : policy::Absence::kLeaves);
 }
 
 void bring_back(const Replay& replay, Node& node, Jobs& jobs, Sessions& sessions, Leases& leases) {
@@ -102,14 +121,17 @@ void bring_back(const Replay& replay, Node& node, Jobs& jobs, Sessions& sessions
       session->job = &restored;
       Session& awaited = *session;
       sessions.expect(std::move(session));
-      for (const std::string& uuid : replay.processes.at(awaited.id).gpus) {
+      for (const auto& [uuid, overhead] : replay.processes.at(awaited.id).gpus) {
         std::optional<wire::GpuUuid> parsed = parse_uuid(uuid);
         int gpu = parsed ? node.find_gpu(*parsed) : -1;
         if (gpu < 0) continue;
         awaited.memory[gpu];
         node.ledger.attach(awaited.id, restored.key, gpu, 0);
+        // Before it can be measured again, jobs are admitted beside it.
+        node.ledger.measured(awaited.id, gpu, overhead);
         leases.attach(awaited, gpu);
       }
+      place(awaited, replay.processes.at(awaited.id).place, node, leases);
     }
   }
 }
@@ -160,10 +182,10 @@ std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases) {
   for (const auto& [id, session] : node.sessions) {
     records.push_back(process_record(*session));
     for (const auto& [gpu, memory] : session->memory) {
-      JournalRecord attach{"attach", {}};
-      attach.fields["session"] = cat(id);
-      attach.fields["gpu"] = node.gpus.at(gpu).info.uuid_text;
-      records.push_back(attach);
+      records.push_back(attach_record(node, *session, gpu));
+    }
+    if (session->off_gpu) {
+      records.push_back(place_record({id}, session->away ? "away" : "leaving"));
     }
   }
   for (JournalRecord& grant : leases.remembered()) records.push_back(std::move(grant));

@@ -62,6 +62,14 @@ void Sessions::message(Client& client, const Packet& packet) {
       return;
     case wire::Type::kPaged:
       return paged(session, packet);
+    case wire::Type::kLeftGpu: {
+      wire::LeftGpu body{};
+      if (!packet.read(body) || body.refused > 1) {
+        return malformed(session, packet, "kLeftGpu: wrong size or figure");
+      }
+      if (on_left_) on_left_(session, body);
+      return;
+    }
     case wire::Type::kWantLease:
     case wire::Type::kLoaded:
     case wire::Type::kDrained:
@@ -85,10 +93,7 @@ void Sessions::attach(Session& session, int gpu, std::uint64_t overhead) {
   session.memory[gpu];
   node_.ledger.attach(session.id, session.job->key, gpu, overhead);
   if (is_new) {
-    JournalRecord record{"attach", {}};
-    record.fields["session"] = cat(session.id);
-    record.fields["gpu"] = node_.gpus.at(gpu).info.uuid_text;
-    node_.journal_append(record);
+    node_.journal_append(attach_record(node_, session, gpu));
     leases_.attach(session, gpu);
   } else {
     leases_.memory_changed(session, gpu);
@@ -224,9 +229,10 @@ void Sessions::slabs_held(Session& session, const Packet& packet) {
 void Sessions::resume_state(Session& session, const Packet& packet) {
   wire::ResumeState body{};
   bool good = packet.read(body) && body.gpu_count >= 1 && body.gpu_count <= wire::kMaxGpus &&
-              body.flags <= 1 && body.charged_bytes <= kMaxBytes &&
-              body.unpageable_bytes <= body.charged_bytes && body.overhead_bytes <= kMaxBytes &&
-              body.resident_bytes <= kMaxBytes && body.host_bytes <= kMaxBytes;
+              body.flags <= (wire::kResumeGateOpen | wire::kResumeOffGpu) &&
+              body.charged_bytes <= kMaxBytes && body.unpageable_bytes <= body.charged_bytes &&
+              body.overhead_bytes <= kMaxBytes && body.resident_bytes <= kMaxBytes &&
+              body.host_bytes <= kMaxBytes;
   if (!good) return malformed(session, packet, "kResumeState: wrong size or figure");
   if (!session.awaited) return malformed(session, packet, "kResumeState: not expected");
   int gpu = node_.find_gpu(body.uuid);
@@ -245,7 +251,8 @@ void Sessions::resume_state(Session& session, const Packet& packet) {
       node_.slabs->count_held(session.id, session.job->key, host);
     }
     leases_.memory_changed(session, gpu);
-    session.gate_open |= (body.flags & 1) != 0;
+    session.gate_open |= (body.flags & wire::kResumeGateOpen) != 0;
+    session.off_gpu |= (body.flags & wire::kResumeOffGpu) != 0;
     session.believed = std::max(session.believed, body.held);
   }
   if (session.resume_left == 0) session.resume_left = body.gpu_count;
@@ -254,6 +261,8 @@ void Sessions::resume_state(Session& session, const Packet& packet) {
 
 void Sessions::resumed(Session& session) {
   session.awaited = false;
+  // Off the GPU for an operation that we know nothing of, or that has ended since.
+  session.unsettled |= session.off_gpu && !session.away;
   node_.publish(*session.job);
   leases_.resumed(session);
 }

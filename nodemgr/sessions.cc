@@ -43,6 +43,14 @@ JournalRecord process_record(const Session& session) {
   return record;
 }
 
+JournalRecord attach_record(const Node& node, const Session& session, int gpu) {
+  JournalRecord record{"attach", {}};
+  record.fields["session"] = cat(session.id);
+  record.fields["gpu"] = node.gpus.at(gpu).info.uuid_text;
+  record.fields["overhead"] = cat(node.ledger.overhead(session.id, gpu));
+  return record;
+}
+
 void refuse_packet(Client& client, const Packet& packet, wire::ErrorCode code,
                    const std::string& why) {
   log_line(LogLevel::kWarning, "client",

@@ -33,6 +33,11 @@ class Sessions {
   void expect(std::unique_ptr<Session> session);
   /// Has slabs made ahead for what may have to leave HBM, so that no switch waits for them.
   void reserve_slabs(int gpu);
+  /// What becomes of kLeftGpu.
+  void set_on_left(std::function<void(Session&, const wire::LeftGpu&)> call) {
+    on_left_ = std::move(call);
+  }
+  bool is_sharing(SessionKey session) const { return exports_.is_sharing(session); }
   /// Slabs that are ready go to those who asked.
   void hand_out_slabs();
 
@@ -66,9 +71,12 @@ class Sessions {
   Leases& leases_;
   Exports exports_{node_};
   std::function<void(Job&, const Session&)> process_ended_;
+  std::function<void(Session&, const wire::LeftGpu&)> on_left_;
 };
 
 JournalRecord process_record(const Session& session);
+/// That the process uses the GPU, and how much of it is set aside for its context and modules.
+JournalRecord attach_record(const Node& node, const Session& session, int gpu);
 
 /// Refuses a packet that makes no sense: kError to its sender, whose connection then ends.
 void refuse_packet(Client& client, const Packet& packet, wire::ErrorCode code,

@@ -77,6 +77,9 @@ void Absence::wait() noexcept {
 }
 
 const char* Absence::begin(std::uint64_t quiet_ns) noexcept {
+  if (!enabled_.load(std::memory_order_relaxed)) {
+    return "its environment has no PLEXRL_EVICT=checkpoint: its calls are not counted";
+  }
   const std::uint64_t now = coarse_ns();
   if (now > quiet_ns && was_any_inside_since(now - quiet_ns)) {
     return "a thread still calls the driver now and then";

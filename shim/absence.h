@@ -39,7 +39,7 @@ class Absence {
   }
 
   /// From its return on no thread is in the driver, or goes there before `end`. Otherwise why not:
-  /// a thread is inside, or was within the last `quiet_ns`.
+  /// it is not enabled, a thread is inside, or was within the last `quiet_ns`.
   const char* begin(std::uint64_t quiet_ns) noexcept;
   void end() noexcept;
   bool is_on() const noexcept { return away_.load(std::memory_order_acquire); }

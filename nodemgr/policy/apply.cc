@@ -134,6 +134,7 @@ struct Applier {
     into->exclusive |= from->exclusive;
     into->exiting |= from->exiting;
     into->gives_back |= from->gives_back;
+    into->absence = std::max(into->absence, from->absence);
     if (from->wants && (!into->wants || from->want_since < into->want_since)) {
       into->want_since = from->want_since;
     }
@@ -214,6 +215,13 @@ struct Applier {
 
   void operator()(const GangProgressed& e) {
     if (Gang* gang = state.find(e.gang)) unstick(*gang);
+  }
+
+  void operator()(const GangAbsent& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr) return;
+    gang->absence = e.absence;
+    if (e.absence == Absence::kLeaves || e.absence == Absence::kAway) gang->reserved = false;
   }
 
   void operator()(const GangReturned& e) {

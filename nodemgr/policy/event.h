@@ -98,6 +98,14 @@ struct LacksMemory {
   GangId gang = kNoGang;
 };
 
+/// The contexts of the gang's processes leave, have left, or come back. While they are away the
+/// caller counts them as pageable and not resident (MemoryChanged), so that a lease waits for their
+/// room.
+struct GangAbsent {
+  GangId gang = kNoGang;
+  Absence absence = Absence::kHere;
+};
+
 /// Every process has drained.
 struct GangDrained {
   GangId gang = kNoGang;
@@ -130,6 +138,6 @@ struct GangLoaded {
 using Event =
     std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
                  MemoryChanged, WantsChanged, GangExiting, GangReturned, LacksMemory, ActivityEdge,
-                 GangProgressed, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
+                 GangProgressed, GangAbsent, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 
 }  // namespace plexrl::nodemgr::policy

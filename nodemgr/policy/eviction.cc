@@ -66,6 +66,11 @@ std::int64_t leaving_bytes(State& state, int gpu, Instant now, Instant& wake) {
 
 }  // namespace
 
+Decision empty(const State& state, Gang& gang, int gpu, const char* reason, Instant now) {
+  const std::int64_t bytes = gang.memory[gpu].taken();
+  return ask(state, gang, gang, gpu, bytes, bytes, reason, now);
+}
+
 Gang* next_victim(State& state, int gpu, const Gang& newcomer, Instant now) {
   Gang* best = nullptr;
   for (auto& [id, gang] : state.gangs) {

@@ -21,6 +21,9 @@ enum class Room {
 Room make_room(State& state, const Gang& newcomer, int gpu, std::int64_t needed_bytes,
                const char* reason, Instant now, std::vector<Decision>& out, Instant& wake);
 
+/// Asks the gang, which holds no lease, for all that it has in HBM of that GPU.
+Decision empty(const State& state, Gang& gang, int gpu, const char* reason, Instant now);
+
 /// The gang that make_room would ask first, or null.
 Gang* next_victim(State& state, int gpu, const Gang& newcomer, Instant now);
 

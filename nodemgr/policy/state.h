@@ -50,6 +50,7 @@ struct Gang {
   GpuMask held = 0;
   bool wants = false;  ///< a thread waits at the gate
   Instant want_since{0};
+  Absence absence = Absence::kHere;
   bool gives_back = false;  ///< its lease is taken back as soon as it can be, waiters or not
   bool reserved = false;    ///< waiting, and its GPUs are kept free for it while others are evicted
   Instant not_before{0};    ///< a reservation failed: no new one before

@@ -16,6 +16,7 @@ namespace {
 
 /// Evicted at least when the driver refuses what the figures allow: two of the largest chunks.
 constexpr std::int64_t kLeastRelief = 64 << 20;
+constexpr const char* kContextsLeave = "its contexts are to leave the GPU";
 
 struct Planner {
   State& state;
@@ -87,14 +88,32 @@ struct Planner {
 
   void take_back_leases() {
     for (auto& [id, gang] : state.gangs) {
-      if (!gang.gives_back && !gang.is_kept_paused()) continue;
+      const bool leaves = gang.absence == Absence::kLeaves;
+      if (!gang.gives_back && !gang.is_kept_paused() && !leaves) continue;
       if (gang.exclusive || gang.phase != Phase::kRunning) continue;
       if (now < gang.attempt_not_before) {
         wake(gang.attempt_not_before);
       } else {
         Judgement judgement;
-        judgement.reason = gang.gives_back ? "lease is not in the journal" : "paused";
+        judgement.reason = gang.gives_back ? "lease is not in the journal"
+                           : leaves        ? kContextsLeave
+                                           : "paused";
         withdraw(gang, gang, std::move(judgement));
+      }
+    }
+  }
+
+  /// The contexts of a gang leave after all else that it has on its GPUs.
+  void empty_who_leave() {
+    for (auto& [id, gang] : state.gangs) {
+      if (gang.absence != Absence::kLeaves || gang.holds_lease()) continue;
+      for (auto& [gpu, memory] : gang.memory) {
+        if (memory.taken() <= 0 || memory.leaving) continue;
+        if (now < memory.evict_not_before) {
+          wake(memory.evict_not_before);
+        } else {
+          result.decisions.push_back(empty(state, gang, gpu, kContextsLeave, now));
+        }
       }
     }
   }
@@ -269,6 +288,12 @@ struct Planner {
         return wait(waiter, kNoGang, "waits for processes of the manager before", {});
       }
     }
+    if (waiter.absence == Absence::kLeaves) {
+      return wait(waiter, kNoGang, "its contexts are leaving the GPU", {});
+    }
+    if (waiter.absence == Absence::kAway) {
+      return wait(waiter, kNoGang, "its contexts are checkpointed, and others have their room", {});
+    }
     // A lease opens gates, and while memory leaves all gates of its gang are closed (invariant 3).
     for (const auto& [gpu, memory] : waiter.memory) {
       if (memory.leaving) return wait(waiter, kNoGang, "its own memory is still leaving", {});
@@ -346,6 +371,7 @@ StepResult step(State& state, std::span<const Event> events, Instant now, std::u
   planner.abandon_silent_attempts();
   planner.name_the_hung();
   planner.take_back_leases();
+  planner.empty_who_leave();
   planner.make_room_for_holders();
   planner.relieve_overfull_gpus();
   std::vector<Gang*> waiters = waiting_in_order(state, now);

@@ -35,4 +35,12 @@ const char* phase_name(Phase phase);
 /// What docs/contract.md calls a gang without a lease that an administrator has paused.
 inline constexpr const char* kPausedName = "paused";
 
+/// Where the contexts of a gang's processes are (driver checkpoints, nodemgr/checkpoints.h).
+enum class Absence {
+  kHere,     ///< on the GPUs
+  kLeaves,   ///< on their way out: its lease is taken back, and it gets none before it is decided
+  kAway,     ///< in host memory, their room promised to others
+  kReturns,  ///< in host memory, with room booked: they come back with the next lease
+};
+
 }  // namespace plexrl::nodemgr::policy

@@ -172,8 +172,8 @@ class Sandbox:
         page.write_bytes(bytes(4096))
         return page
 
-    def peer(self):
-        rounds, pauses, stop, *_ = _PEER.unpack_from(self.peer_file.read_bytes())
+    def peer(self, peer_file=None):
+        rounds, pauses, stop, *_ = _PEER.unpack_from((peer_file or self.peer_file).read_bytes())
         return {"rounds": rounds, "pauses": pauses, "stop": stop}
 
     def set_peer(self, offset, value, peer_file=None):

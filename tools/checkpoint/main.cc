@@ -1,12 +1,12 @@
 // plexrl-checkpoint: has the driver take the processes of a gang off their GPUs, or bring them
 // back. The node manager, which makes no CUDA calls, starts it for one such operation.
 //
-//   plexrl-checkpoint leave LOCK_TIMEOUT_MS PID:START...
-//   plexrl-checkpoint return PID:START...
+//   plexrl-checkpoint STARTER leave LOCK_TIMEOUT_MS PID:START...
+//   plexrl-checkpoint STARTER return PID:START...
 //
 // Exit: 0 done; 1 not done, one line on stdout says why; 2 wrong usage; 3 as 1, and no process was
-// touched, because there is no driver. It ends with whoever started it: an operation cut off is
-// completed or undone by the next `return`.
+// touched, because there is no driver. It ends with the process STARTER that started it, so that no
+// two are at work: an operation cut off is completed or undone by the next `return`.
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -26,20 +26,23 @@ namespace {
 
 int usage() {
   std::fputs(
-      "usage: plexrl-checkpoint leave LOCK_TIMEOUT_MS PID:START...\n"
-      "       plexrl-checkpoint return PID:START...\n"
+      "usage: plexrl-checkpoint STARTER leave LOCK_TIMEOUT_MS PID:START...\n"
+      "       plexrl-checkpoint STARTER return PID:START...\n"
       "The node manager starts it; it is not for use by hand.\n",
       stderr);
   return 2;
 }
 
 int run(const std::vector<std::string>& arguments) {
-  const bool leaves = !arguments.empty() && arguments[0] == "leave";
-  if (!leaves && (arguments.empty() || arguments[0] != "return")) return usage();
-  std::size_t next = 1;
+  if (arguments.size() < 2) return usage();
+  const bool leaves = arguments[1] == "leave";
+  if (!leaves && arguments[1] != "return") return usage();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (std::to_string(::getppid()) != arguments[0]) return 1;  // it had ended before
+  std::size_t next = 2;
   unsigned timeout_ms = 0;
   if (leaves) {
-    if (arguments.size() < 2) return usage();
+    if (arguments.size() < 3) return usage();
     timeout_ms = static_cast<unsigned>(std::strtoul(arguments[next++].c_str(), nullptr, 10));
   }
   std::vector<Target> targets;
@@ -66,9 +69,4 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace plexrl::checkpoint
 
-int main(int argc, char** argv) {
-  const pid_t parent = ::getppid();
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) return 1;  // it has ended already
-  return plexrl::checkpoint::run({argv + 1, argv + argc});
-}
+int main(int argc, char** argv) { return plexrl::checkpoint::run({argv + 1, argv + argc}); }

@@ -19,6 +19,7 @@ wire::JobSubmit submission(const Options& options) {
   job.priority = options.priority;
   job.flags = options.no_wait ? std::uint32_t{wire::kJobNoWait} : 0;
   if (options.exports_are_real) job.flags |= wire::kJobExportReal;
+  if (options.may_be_checkpointed) job.flags |= wire::kJobCheckpoint;
   job.memory_bytes = options.memory_bytes;
   job.max_wait_ns = options.max_wait_ns;
   job.max_slowdown = options.max_slowdown;
@@ -29,8 +30,8 @@ wire::JobSubmit submission(const Options& options) {
 EnvBlock manager_env(const EnvBlock& job_env) {
   EnvBlock env = job_env;
   leave_job(env);
-  for (const char* name :
-       {"PLEXRL_TEAM", "PLEXRL_PRIORITY", "PLEXRL_MEMORY", "PLEXRL_EXPORT", "PLEXRL_SOCKET"}) {
+  for (const char* name : {"PLEXRL_TEAM", "PLEXRL_PRIORITY", "PLEXRL_MEMORY", "PLEXRL_EXPORT",
+                           "PLEXRL_EVICT", "PLEXRL_SOCKET"}) {
     env.unset(name);
   }
   // For a job it may name files ("pager:debug"); the manager knows plain levels only.
@@ -141,6 +142,7 @@ void describe_job(const Options& options, const Admission& admission, EnvBlock& 
   env.set("PLEXRL_PRIORITY", std::to_string(options.priority));
   env.set("PLEXRL_MEMORY", std::to_string(admission.admitted.promised_bytes));
   env.set("PLEXRL_EXPORT", options.exports_are_real ? "real" : "job");
+  env.set("PLEXRL_EVICT", options.may_be_checkpointed ? "checkpoint" : "page");
   env.set("PLEXRL_SOCKET", admission.socket);
 }
 

@@ -21,7 +21,7 @@ Example:
   plexrl-run --name ppo --memory 40GiB -- python train.py --steps 1000
 
 Environment: PLEXRL_SOCKET (the node manager's socket), PLEXRL_SIMGPU, PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY,
-PLEXRL_EXPORT, PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's shim says on stderr).
+PLEXRL_EXPORT, PLEXRL_EVICT, PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's shim says on stderr).
 )";
 
 /// Options as text, before they are checked.
@@ -51,9 +51,6 @@ std::optional<std::string> unbuilt(const RawOptions& raw) {
   if (raw.gpus != 0) {
     return "--gpus: choosing a number of GPUs is not built yet; set CUDA_VISIBLE_DEVICES instead";
   }
-  if (raw.evict == "checkpoint") {
-    return "--evict=checkpoint: driver checkpointing is not built yet; use --evict=page";
-  }
   return std::nullopt;
 }
 
@@ -80,7 +77,8 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_flag("--no-wait", options.no_wait,
                "fail instead of waiting when the memory can't be promised now");
   app.add_option("--evict", raw.evict,
-                 "how the job leaves HBM: page (default); checkpoint is not built yet")
+                 "how the job leaves HBM: page (default), all but its contexts; checkpoint, these "
+                 "too when it has been idle for long and others need the room")
       ->check(CLI::IsMember({"page", "checkpoint"}))
       ->type_name("HOW");
   app.add_option("--export", raw.export_kind,
@@ -142,6 +140,10 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
     return "PLEXRL_EXPORT=" + raw.export_kind + ": give job or real";
   }
   options.exports_are_real = raw.export_kind == "real";
+  if (raw.evict != "page" && raw.evict != "checkpoint") {
+    return "PLEXRL_EVICT=" + raw.evict + ": give page or checkpoint";
+  }
+  options.may_be_checkpointed = raw.evict == "checkpoint";
   if (options.name.empty()) options.name = base_name(options.command.front());
   if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
     return "--name: '" + options.name + "' is longer than 63 bytes";
@@ -175,6 +177,7 @@ std::optional<std::string> take_environment(const cli::Env& env, Options& option
   if (!inside_a_job) {
     raw.memory = value_of("PLEXRL_MEMORY");
     if (const std::string kind = value_of("PLEXRL_EXPORT"); !kind.empty()) raw.export_kind = kind;
+    if (const std::string how = value_of("PLEXRL_EVICT"); !how.empty()) raw.evict = how;
   }
   if (const char* spec = env("PLEXRL_SIMGPU")) options.simgpu = spec;
   return std::nullopt;

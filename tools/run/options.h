@@ -22,6 +22,7 @@ struct Options {
   bool require = false;
   bool join = false;
   bool exports_are_real = false;
+  bool may_be_checkpointed = false;
   std::optional<std::string> simgpu;  ///< the specification; set but empty: a default device
   std::vector<std::string> command;   ///< never empty
 };
@@ -33,9 +34,10 @@ struct Stop {
   std::string error;
 };
 
-/// Reads the command line. `env` gives the defaults PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY
-/// and PLEXRL_EXPORT (not inside another job, where the last two describe that job) and
-/// PLEXRL_SIMGPU. Wrong usage is a Stop with status 125, as docs/contract.md says for plexrl-run.
+/// Reads the command line. `env` gives the defaults PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY,
+/// PLEXRL_EXPORT and PLEXRL_EVICT (not inside another job, where the last three describe that job)
+/// and PLEXRL_SIMGPU. Wrong usage is a Stop with status 125, as docs/contract.md says for
+/// plexrl-run.
 std::variant<Options, Stop> parse_options(int argc, const char* const* argv, const cli::Env& env);
 
 }  // namespace plexrl::run

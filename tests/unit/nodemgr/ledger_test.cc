@@ -64,6 +64,45 @@ TEST_F(LedgerTest, PromisesBeyondHbmMustFitHostMemory) {
   EXPECT_THAT(admission.text, HasSubstr("host memory"));
 }
 
+TEST_F(LedgerTest, ACheckpointedProcessLeavesItsRoomToOthersAndNeedsItToComeBack) {
+  ledger.admit(kA, 1, 600);
+  ledger.attach(kOne, kA, 0, 200);
+  EXPECT_FALSE(ledger.judge(1, 800).fits) << "200 of the process there, 50 of its own";
+  ledger.place({kOne}, Ledger::Place::kLeaving);
+  EXPECT_FALSE(ledger.judge(1, 800).fits) << "it may stay yet";
+  ledger.place({kOne}, Ledger::Place::kAway);
+  EXPECT_TRUE(ledger.judge(1, 800).fits);
+  ledger.admit(kB, 1, 800);
+  EXPECT_FALSE(ledger.can_return({kOne}));
+  ledger.release(kB);
+  EXPECT_TRUE(ledger.can_return({kOne}));
+}
+
+TEST_F(LedgerTest, ACheckpointedProcessComesBackOnlyBesideItsOwnPromise) {
+  ledger.admit(kA, 1, 600);
+  ledger.attach(kOne, kA, 0, 200);
+  ledger.place({kOne}, Ledger::Place::kAway);
+  ledger.admit(kB, 1, 300);
+  ledger.attach(kTwo, kB, 0, 250);
+  EXPECT_FALSE(ledger.can_return({kOne})) << "600 + 200 + 250 are more than 1000";
+}
+
+TEST_F(LedgerTest, WhatIsCheckpointedIsBookedInHostMemoryBeforeItLeaves) {
+  ledger.set_host_budget(449);
+  ledger.admit(kA, 1, 600);
+  ledger.attach(kOne, kA, 0, 200);
+  ASSERT_TRUE(ledger.charge(kOne, 0, 200, false));
+  ASSERT_TRUE(ledger.charge(kOne, 0, 50, true));
+  EXPECT_FALSE(ledger.can_leave({kOne})) << "200 + 200 + 50";
+  ledger.set_host_budget(450);
+  EXPECT_TRUE(ledger.can_leave({kOne}));
+  EXPECT_EQ(ledger.host_needed(), 0u);
+  ledger.place({kOne}, Ledger::Place::kLeaving);
+  EXPECT_EQ(ledger.host_needed(), 450u);
+  ledger.place({kOne}, Ledger::Place::kHere);
+  EXPECT_EQ(ledger.host_needed(), 0u);
+}
+
 TEST_F(LedgerTest, HostMemoryIsCountedGpuByGpu) {
   // The empty second GPU does not help the first: bytes never move between GPUs.
   ledger.set_gpu(1, 1000, 50);

@@ -168,6 +168,20 @@ TEST_F(GpusTest, NothingIsMeasuredBeforeAProcessHasComeBackToTheNextManager) {
   EXPECT_LT(context_row()["bytes"], 100 * kMiB);
 }
 
+TEST_F(GpusTest, TheNextManagerAdmitsBesideWhatProcessesTookAndNotBesideAGuess) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess process = join_and_back(job, 100 * kMiB);
+  show({{process.peer.pid(), 100 * kMiB + 300 * kMiB}});
+  look_twice();
+  crash_manager();
+  start_manager();
+  // Of 992 MiB 64 are set aside for the process to come, and were for the one that is there.
+  FakePeer late(socket());
+  late.send(Type::kJobSubmit, job_submit(700 * kMiB, "late"));
+  pump();
+  EXPECT_THAT(field_text(late.expect<wire::JobNotice>(Type::kJobQueued).text), HasSubstr("GPU 0"));
+}
+
 TEST_F(GpusTest, TheNextRunOfAJobIsAdmittedWithWhatItsProcessesTook) {
   FakeJob job = admit(800 * kMiB, "learner/1");
   FakeProcess process = join_and_back(job, 800 * kMiB);

@@ -53,6 +53,14 @@ TEST_F(PolicyPrefetchTest, ItBeginsWhenLoadingTakesAboutAsLongAsTheGapStillLasts
   EXPECT_EQ(state.free_bytes(0), 100);
 }
 
+TEST_F(PolicyPrefetchTest, NotWhileItsContextsAreAway) {
+  step_with({GangAbsent{kA, Absence::kAway}});
+  at(gap_since + 1s);
+  EXPECT_EQ(find(Kind::kPrefetch), nullptr);
+  step_with({GangAbsent{kA, Absence::kHere}});
+  EXPECT_NE(find(Kind::kPrefetch), nullptr);
+}
+
 TEST_F(PolicyPrefetchTest, OnlyIntoFreeMemory) {
   step_with({MemoryChanged{kB, 0, 900, 0, 900}});
   at(wake_at);

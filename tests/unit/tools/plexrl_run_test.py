@@ -128,7 +128,7 @@ class ExitStatus(Tree):
         self.assertIn("did you mean --priority?", err)
 
     def test_what_is_not_built_is_refused_by_name(self):
-        for option in (["--gpus", "2"], ["--nodes", "2"], ["--cluster", "a:1"], ["--evict=checkpoint"]):
+        for option in (["--gpus", "2"], ["--nodes", "2"], ["--cluster", "a:1"]):
             status, _, err = self.run_it(*option, "--", "true")
             self.assertEqual(status, 125, option)
             self.assertIn(option[0].split("=")[0], err)

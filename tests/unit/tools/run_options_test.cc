@@ -71,6 +71,15 @@ TEST(RunOptions, AnOuterJobsPromiseIsNotTheInnerOnesWish) {
   EXPECT_EQ(good({"x"}, {{"PLEXRL_MEMORY", "1GiB"}, {"PLEXRL_JOB_ID", "00"}}).memory_bytes, 0u);
 }
 
+TEST(RunOptions, ContextsStayUnlessSaidOtherwise) {
+  EXPECT_FALSE(good({"x"}).may_be_checkpointed);
+  EXPECT_TRUE(good({"--evict=checkpoint", "x"}).may_be_checkpointed);
+  EXPECT_TRUE(good({"x"}, {{"PLEXRL_EVICT", "checkpoint"}}).may_be_checkpointed);
+  EXPECT_FALSE(good({"--evict=page", "x"}, {{"PLEXRL_EVICT", "checkpoint"}}).may_be_checkpointed);
+  EXPECT_FALSE(
+      good({"x"}, {{"PLEXRL_EVICT", "checkpoint"}, {"PLEXRL_JOB_ID", "00"}}).may_be_checkpointed);
+}
+
 TEST(RunOptions, MemoryIsExportedToTheJobUnlessSaidOtherwise) {
   EXPECT_FALSE(good({"x"}).exports_are_real);
   EXPECT_TRUE(good({"--export=real", "x"}).exports_are_real);

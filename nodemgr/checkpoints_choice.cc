@@ -1,0 +1,151 @@
+// Who has to leave, and who may come back.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "nodemgr/checkpoints.h"
+#include "nodemgr/clock.h"
+#include "nodemgr/ids.h"
+#include "nodemgr/settings/cat.h"
+
+namespace plexrl::nodemgr {
+namespace {
+
+constexpr std::chrono::seconds kLookPause{1};  // while somebody waits for room
+
+}  // namespace
+
+/// A gang whose grant is held back, or of which an operation was cut off.
+bool Checkpoints::begin_due_return() {
+  for (const auto& [id, gang] : leases_.gangs()) {
+    bool is_due = gang.held_back;
+    for (const SessionKey key : gang.sessions) {
+      const Session* session = living(key);
+      is_due |= session != nullptr && session->unsettled && session->client != nullptr;
+    }
+    if (!is_due) continue;
+    begin_return(gang);
+    return true;
+  }
+  return false;
+}
+
+/// Checkpointed gangs that want their GPU come first, then the queue.
+void Checkpoints::look_for_room() {
+  const bool was_closed = !std::exchange(node_.returning, "").empty();
+  for (const auto& [id, gang] : leases_.gangs()) {
+    const policy::Gang* state = leases_.state_of(gang.id);
+    if (state == nullptr || state->absence != policy::Absence::kAway || !state->wants) continue;
+    LeaseGang& waiter = *leases_.find_gang(id);
+    if (let_return(waiter)) return;
+    node_.returning = gang.job->name;
+    make_room([&](const Ledger& ledger) { return ledger.can_return(waiter.sessions); }, id);
+    if (operation_) return;
+  }
+  if (was_closed && node_.returning.empty()) room_changed_();
+  if (!node_.returning.empty() || node_.draining) return;
+  for (const auto& [key, job] : node_.jobs) {
+    if (job->admitted) continue;
+    const Job& waiting = *job;
+    make_room(
+        [&](const Ledger& ledger) {
+          return ledger.judge(waiting.gpus, waiting.wanted_bytes, waiting.overhead).fits;
+        },
+        0);
+    if (operation_) return;
+  }
+}
+
+bool Checkpoints::let_return(LeaseGang& gang) {
+  if (!node_.ledger.can_return(gang.sessions)) return false;
+  node_.ledger.place(gang.sessions, Ledger::Place::kHere);
+  leases_.set_absence(static_cast<std::uint64_t>(gang.id), policy::Absence::kReturns);
+  set_timer(boot_now());
+  return true;
+}
+
+/// Has the first of those gangs leave that have to, so that `fits` becomes true; nobody if that is
+/// not possible.
+void Checkpoints::make_room(const std::function<bool(const Ledger&)>& fits,
+                            std::uint64_t for_gang) {
+  const auto now = boot_now();
+  std::vector<std::pair<std::chrono::nanoseconds, LeaseGang*>> idle;
+  auto next = now + kLookPause;
+  bool any = false;
+  for (const auto& [id, gang] : leases_.gangs()) {
+    const auto at = id == for_gang ? std::nullopt : may_leave_at(gang);
+    if (!at) continue;
+    any = true;
+    if (*at > now) {
+      next = std::min(next, *at);
+    } else if (const std::string why = refusal(gang); !why.empty()) {
+      note(*leases_.find_gang(id), why);
+    } else {
+      idle.emplace_back(*at, leases_.find_gang(id));
+    }
+  }
+  std::sort(idle.begin(), idle.end());
+  if (any || for_gang != 0) set_timer(next);
+  Ledger then = node_.ledger;
+  LeaseGang* first = nullptr;
+  for (const auto& [at, gang] : idle) {
+    if (fits(then)) break;
+    then.place(gang->sessions, Ledger::Place::kAway);
+    if (first == nullptr) first = gang;
+  }
+  if (first != nullptr && fits(then)) begin_leave(*first);
+}
+
+/// When the gang will have been idle for long enough; empty: it is at work, or not to be
+/// checkpointed.
+std::optional<std::chrono::nanoseconds> Checkpoints::may_leave_at(const LeaseGang& gang) const {
+  const policy::Gang* state = leases_.state_of(gang.id);
+  if ((gang.job->flags & wire::kJobCheckpoint) == 0 || state == nullptr) return std::nullopt;
+  if (state->absence != policy::Absence::kHere || state->wants || state->exiting) {
+    return std::nullopt;
+  }
+  const bool at_work = state->holds_lease() &&
+                       (state->phase != policy::Phase::kRunning || !state->idle || !state->in_gap);
+  if (at_work) return std::nullopt;
+  const auto since = std::max(
+      {gang.created, state->in_gap ? state->gap_since : gang.created, state->running_since});
+  return std::max(since + node_.options.checkpoint_after, gang.not_checkpointed_before);
+}
+
+/// What is known to fail, by name; "" when nothing is.
+std::string Checkpoints::refusal(const LeaseGang& gang) const {
+  if (!node_.ledger.can_leave(gang.sessions)) {
+    return "the host budget has no room for all of its memory: raise [host] budget";
+  }
+  for (const SessionKey id : gang.sessions) {
+    const auto it = node_.sessions.find(id);
+    if (it == node_.sessions.end()) continue;
+    const Session& session = *it->second;
+    const std::string who = cat("process ", session.process.pid, " ");
+    if (session.client == nullptr) return who + "has no connection";
+    if (!session.exclusive_reason.empty()) {
+      return who + "can't be cut: " + session.exclusive_reason;
+    }
+    if (sessions_.is_sharing(id)) return who + "shares device memory with another process";
+    for (const auto& [gpu, memory] : session.memory) {
+      const auto has = [&](wire::MemoryKind kind) {
+        return memory.kinds[static_cast<std::size_t>(kind)] != 0;
+      };
+      if (has(wire::MemoryKind::kManaged)) return who + "has managed memory";
+      if (has(wire::MemoryKind::kIpc)) return who + "has imported memory";
+      if (has(wire::MemoryKind::kVmm) || has(wire::MemoryKind::kOther)) {
+        return who + "has handles of the driver's (imported, multicast, external)";
+      }
+      if (has(wire::MemoryKind::kPool)) return who + "has a pool of the driver's";
+      if (!memory.pageable) continue;
+      for (const auto& kind : memory.pageable->kinds) {
+        if (kind.pinned_bytes != 0) {
+          return who + "has pinned memory: " + field_text(memory.pageable->pinned_reason);
+        }
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace plexrl::nodemgr
