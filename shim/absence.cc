@@ -43,6 +43,9 @@ ThreadSlot* Absence::enter() noexcept {
   if (slot == nullptr) return nullptr;
   const std::uint32_t depth = slot->in_driver.load(std::memory_order_relaxed);
   if (depth != 0) {
+    // In a signal handler the call around it may be one that is about to wait: this one waits too.
+    // While a thread is inside, no absence begins for longer than a few looks.
+    while (away_.load()) wait();
     slot->in_driver.store(depth + 1, std::memory_order_relaxed);
   } else {
     enter_outermost(slot);

@@ -31,6 +31,22 @@ TEST_F(AbsenceTest, ACallThatComesMeanwhileWaitsForTheEnd) {
   EXPECT_TRUE(passed);
 }
 
+TEST_F(AbsenceTest, ACallOfAHandlerThatCameBeforeTheCallAroundItLookedWaitsToo) {
+  ASSERT_EQ(absence.begin(0), nullptr);
+  std::atomic<bool> passed{false};
+  std::thread job([&] {
+    claim_slot()->in_driver = 1;  // as the call that a handler has interrupted leaves it
+    { const Absence::Call of_the_handler; }
+    passed = true;
+    this_slot->in_driver = 0;
+  });
+  while (absence.waiters() == 0) std::this_thread::yield();
+  EXPECT_FALSE(passed);
+  absence.end();
+  job.join();
+  EXPECT_TRUE(passed);
+}
+
 TEST_F(AbsenceTest, DoesNotBeginWhileAThreadIsInside) {
   const Absence::Call call;
   {
