@@ -24,9 +24,9 @@ struct JournalRecord {
 /// `kind name=value …` with values percent-encoded.
 ///
 /// When append has returned OK, the record outlives the manager, however that ends. It need not
-/// outlive the machine, whose end is that of all processes told of here: nothing waits for the disk.
-/// Reading stops at the first record that is cut short or fails its checksum: what was being written
-/// when the manager or the machine died.
+/// outlive the machine, whose end is that of all processes told of here: nothing waits for the
+/// disk. Reading stops at the first record that is cut short or fails its checksum: what was being
+/// written when the manager or the machine died.
 class Journal {
  public:
   struct Contents {

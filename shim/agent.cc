@@ -23,8 +23,8 @@ constexpr std::uint64_t kLongestDialPauseNs = 2'000'000'000;
 constexpr std::uint64_t kSayWaitingNs = 15'000'000'000;
 
 void* agent_main(void* argument) {
-  // By the thread itself: naming another goes through /proc, which a busy machine waits for when the
-  // process ends.
+  // By the thread itself: naming another goes through /proc, which a busy machine waits for when
+  // the process ends.
   prctl(PR_SET_NAME, wire::kAgentThreadName);
   static_cast<Agent*>(argument)->run();
   return nullptr;
