@@ -23,12 +23,6 @@ Json gpu_list(std::uint64_t mask) {
   return list;
 }
 
-/// What a process takes on a GPU beside its charges: as measured, else what is set aside for it.
-std::uint64_t overhead_of(const Node& node, const Session& session, int gpu,
-                          const SessionMemory& memory) {
-  return memory.overhead != 0 ? memory.overhead : node.ledger.overhead(session.id, gpu);
-}
-
 std::vector<pid_t> stopped_pids(const Node& node, const LeaseGang& gang) {
   std::vector<pid_t> pids;
   for (SessionKey id : gang.sessions) {
@@ -119,7 +113,7 @@ std::uint64_t used_by_sessions(const Node& node, int gpu) {
     if (memory == session->memory.end()) continue;
     sum += memory->second.resident;
     if (session->away) continue;
-    sum += node.ledger.unpageable(id, gpu) + overhead_of(node, *session, gpu, memory->second);
+    sum += node.ledger.unpageable(id, gpu) + node.overhead_of(*session, gpu);
   }
   return sum;
 }
@@ -153,7 +147,7 @@ Json job_json(const AdminContext& context, const Job& job) {
       resident += memory.resident;
       host += memory.host;
       (it->second->away ? host : fixed) +=
-          node.ledger.unpageable(key, gpu) + overhead_of(node, *it->second, gpu, memory);
+          node.ledger.unpageable(key, gpu) + node.overhead_of(*it->second, gpu);
     }
   }
   Json json;

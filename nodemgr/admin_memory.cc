@@ -98,7 +98,7 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
     add(kKindNames[kind], on_host, "host", "no", why_not_pageable(kind));
   }
   if (memory.overhead == 0) {
-    add("context", overhead_of(node, session, gpu, memory), fixed_tier, "no",
+    add("context", node.overhead_of(session, gpu), fixed_tier, "no",
         "set aside for the process's context and modules");
   } else {
     add("context", memory.context, fixed_tier, "no",

@@ -28,10 +28,6 @@ Json or_null(const std::optional<double>& value);
 /// The GPUs of a mask, by index.
 Json gpu_list(std::uint64_t mask);
 
-/// What a process takes on a GPU beside its charges: as measured, else what is set aside for it.
-std::uint64_t overhead_of(const Node& node, const Session& session, int gpu,
-                          const SessionMemory& memory);
-
 /// "process N is stopped …" with the remedy, of the gang's first process that is; else empty.
 std::string stopped_words(const Node& node, const LeaseGang& gang);
 

@@ -91,7 +91,7 @@ void Leases::memory_event(const LeaseGang& gang, int gpu) {
     // What is checkpointed needs room with the next lease, as what has been evicted does.
     std::int64_t& rest = session.away ? event.pageable_bytes : event.fixed_bytes;
     rest += static_cast<std::int64_t>(node_.ledger.unpageable(session.id, gpu) +
-                                      node_.ledger.overhead(session.id, gpu));
+                                      node_.overhead_of(session, gpu));
   });
   events_.push_back(event);
 }

@@ -41,6 +41,12 @@ std::uint64_t Node::all_gpus() const {
   return mask;
 }
 
+std::uint64_t Node::overhead_of(const Session& session, int gpu) const {
+  auto memory = session.memory.find(gpu);
+  const bool is_known = memory != session.memory.end() && memory->second.overhead != 0;
+  return is_known ? memory->second.overhead : ledger.overhead(session.id, gpu);
+}
+
 void Node::journal_append(const JournalRecord& record) {
   if (journal == nullptr) return;
   absl::Status status = journal->append(record);

@@ -186,6 +186,9 @@ struct Node {
 
   Job* find_job(const wire::Id128& id) const;
   Session* find_session(SessionKey id);
+  /// What the process takes on a GPU beside its charges: as measured, else what is set aside for
+  /// it.
+  std::uint64_t overhead_of(const Session& session, int gpu) const;
   int find_gpu(const wire::GpuUuid& uuid) const;  ///< −1: not of this node
   std::uint64_t all_gpus() const;                 ///< mask
 

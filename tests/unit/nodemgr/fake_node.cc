@@ -236,7 +236,7 @@ FakeNode::FakeJob FakeNode::admit(std::uint64_t memory_bytes, const std::string&
 FakeNode::FakeProcess FakeNode::join(const FakeJob& job) {
   FakeProcess process{FakePeer(socket()), {}};
   wire::Hello hello = hello_for(job.admitted, process.peer);
-  hello.features = features_;
+  hello.features |= more_features_;
   process.peer.send(wire::Type::kHello, hello);
   pump();
   process.welcome = process.peer.expect<wire::Welcome>(wire::Type::kWelcome);

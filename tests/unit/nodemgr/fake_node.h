@@ -132,7 +132,7 @@ class FakeNode : public ::testing::Test {
   /// From now on the driver shows these processes, by pid, and their bytes on GPU 0.
   void show(std::vector<GpuUse::Process> processes);
   settings::Values values_;
-  std::uint64_t features_ = wire::kFeatureSlabs;  ///< of the processes that join from now on
+  std::uint64_t more_features_ = 0;  ///< of the processes that join from now on
   std::unique_ptr<Manager> manager_;
 };
 

@@ -12,11 +12,11 @@ namespace {
 /// A runs with 300 MiB; B, with as much that is not in HBM, waits for it. There is room for both.
 class ManagerPrefetchTest : public ManagerTest {
  protected:
-  void begin(std::uint64_t features_of_b) {
+  void begin(std::uint64_t more_features_of_b) {
     job_a_.emplace(admit(300 * kMiB, "a"));
     job_b_.emplace(admit(300 * kMiB, "b"));
     a_.emplace(join_with(*job_a_, {0}, 300 * kMiB));
-    features_ = features_of_b;
+    more_features_ = more_features_of_b;
     b_.emplace(join_with(*job_b_, {0}, 300 * kMiB));
     run(*a_);
     b().send(Type::kWantLease, wire::WantLease{1, 0}, 0);
@@ -45,7 +45,7 @@ class ManagerPrefetchTest : public ManagerTest {
   std::optional<FakeProcess> a_, b_;
 };
 
-constexpr std::uint64_t kNew = wire::kFeatureSlabs | wire::kFeaturePrefetch;
+constexpr std::uint64_t kNew = wire::kFeaturePrefetch;
 
 TEST_F(ManagerPrefetchTest, WhatHasComeIsNotLoadedAgain) {
   begin(kNew);
@@ -72,7 +72,7 @@ TEST_F(ManagerPrefetchTest, WhatHasNotComeIsLoaded) {
 }
 
 TEST_F(ManagerPrefetchTest, AProcessOfAnOlderVersionIsNotAsked) {
-  begin(wire::kFeatureSlabs);
+  begin(0);
   EXPECT_FALSE(b().next());
   EXPECT_EQ(grant_after_a().flags & wire::kGrantRunNow, 0u);
 }
