@@ -77,6 +77,17 @@ void Leases::describe(const LeaseGang& gang) {
 }
 
 void Leases::memory_event(const LeaseGang& gang, int gpu) {
+  const std::uint64_t bit = std::uint64_t{1} << gpu;
+  const std::uint64_t crowded = node_.ledger.holds_promises(gpu) ? 0 : bit;
+  if (crowded == (crowded_ & bit)) return tell_memory(gang, gpu);
+  crowded_ ^= bit;
+  tell_memory(gang, gpu);
+  for (const auto& [id, other] : gangs_) {
+    if (&other != &gang && (other.gpus & bit) != 0) tell_memory(other, gpu);
+  }
+}
+
+void Leases::tell_memory(const LeaseGang& gang, int gpu) {
   policy::MemoryChanged event;
   event.gang = gang.id;
   event.gpu = gpu;
@@ -91,7 +102,7 @@ void Leases::memory_event(const LeaseGang& gang, int gpu) {
     // What is checkpointed needs room with the next lease, as what has been evicted does.
     std::int64_t& rest = session.away ? event.pageable_bytes : event.fixed_bytes;
     rest += static_cast<std::int64_t>(node_.ledger.unpageable(session.id, gpu) +
-                                      node_.overhead_of(session, gpu));
+                                      node_.room_of(session, gpu));
   });
   events_.push_back(event);
 }
@@ -499,6 +510,9 @@ bool Leases::is_switching() const {
   for (const auto& [id, gang] : state_.gangs) {
     bool moves = gang.phase == policy::Phase::kDraining || gang.phase == policy::Phase::kLoading;
     if (moves || gang.reserved) return true;
+    for (const auto& [gpu, memory] : gang.memory) {
+      if (memory.coming != 0) return true;
+    }
   }
   return false;
 }

@@ -185,23 +185,29 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
 }
 
 void Leases::prefetch(LeaseGang& gang, const policy::Decision& decision) {
-  const auto rate = static_cast<std::uint64_t>(decision.bytes_per_s);
   auto left = static_cast<std::uint64_t>(std::max<std::int64_t>(decision.bytes, 0));
+  std::vector<std::pair<Session*, std::uint64_t>> asked;
   each(gang, [&](Session& session) {
     auto it = session.memory.find(decision.gpu);
     const bool can = session.client != nullptr && !session.awaited &&
                      (session.features & wire::kFeaturePrefetch) != 0;
-    if (it == session.memory.end() || !can || left == 0) return;
+    if (it == session.memory.end() || !can) return;
     const std::uint64_t pageable = node_.ledger.pageable(session.id, decision.gpu);
     const std::uint64_t missing = pageable - std::min(pageable, it->second.resident);
     const std::uint64_t bytes = std::min(left, missing);
-    if (bytes == 0) return;
-    it->second.coming = bytes;
     left -= bytes;
-    paging_.prefetching(session, decision.gpu, gang.last_epoch, boot_now());
-    session.client->send(wire::Type::kPrefetch, 0,
-                         wire::Prefetch{static_cast<std::uint32_t>(decision.gpu), 0, bytes, rate});
+    if (bytes != 0) asked.emplace_back(&session, bytes);
   });
+  for (auto [session, bytes] : asked) {
+    // They load side by side.
+    const double rate = decision.bytes_per_s / static_cast<double>(asked.size());
+    session->memory.at(decision.gpu).coming = bytes;
+    paging_.prefetching(*session, decision.gpu, gang.last_epoch, boot_now());
+    session->client->send(
+        wire::Type::kPrefetch, 0,
+        wire::Prefetch{static_cast<std::uint32_t>(decision.gpu), 0, bytes,
+                       std::max<std::uint64_t>(1, static_cast<std::uint64_t>(rate))});
+  }
   memory_event(gang, decision.gpu);  // as much as could be asked for
   fault_point("after_prefetch");
 }

@@ -174,6 +174,9 @@ void Sessions::memory_report(Session& session, const Packet& packet) {
   if (!good) return malformed(session, packet, "kMemoryReport: wrong size, GPU or figure");
   int gpu = static_cast<int>(body.gpu);
   SessionMemory& memory = session.memory[gpu];
+  if (body.resident_bytes > memory.resident) {  // perhaps a part of a prefetch that goes on
+    memory.coming -= std::min(memory.coming, body.resident_bytes - memory.resident);
+  }
   memory.resident = body.resident_bytes;
   memory.host = body.host_bytes;
   memory.unbacked = body.unbacked_bytes;

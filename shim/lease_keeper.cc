@@ -159,7 +159,11 @@ void LeaseKeeper::on_prefetch(const wire::Prefetch& prefetch) {
   answer.gpu = prefetch.gpu;
   answer.start_ns = boottime_ns();
   const auto device = parts_.devices.device_of(prefetch.gpu);
-  if (!device) return;  // a GPU that was never attached: the manager does not ask for such
+  if (!device) {  // never attached
+    answer.end_ns = answer.start_ns;
+    parts_.client.connection().send(wire::Type::kPrefetched, answer);
+    return;
+  }
   prefetching_ = {*device, prefetch.bytes, prefetch.bytes_per_s, answer, {}};
   PLEXRL_INFO(kFile, "prefetch gpu=%u bytes=%lu", prefetch.gpu, as_ulong(prefetch.bytes));
   if (!is_at_rest() || absence.is_on()) end_prefetch();
@@ -247,16 +251,16 @@ std::uint64_t LeaseKeeper::step_none() {
 
 std::uint64_t LeaseKeeper::step_prefetching() {
   Prefetching& its = *prefetching_;
+  const std::uint64_t has =
+      its.figures.moved_bytes + its.figures.zero_bytes + its.figures.repeated_bytes;
   if (its.bytes_per_s != 0) {
-    // The next run begins when those before have taken as long as they were allowed to.
-    const double due_s =
-        static_cast<double>(its.figures.moved_bytes) / static_cast<double>(its.bytes_per_s);
+    // The next run begins when those before have taken as long as they were allowed to; what needs
+    // no copy needs the driver.
+    const double due_s = static_cast<double>(has) / static_cast<double>(its.bytes_per_s);
     const std::uint64_t due_ns = its.answer.start_ns + static_cast<std::uint64_t>(due_s * 1e9);
     const std::uint64_t now = boottime_ns();
     if (due_ns > now) return due_ns - now;
   }
-  const std::uint64_t has =
-      its.figures.moved_bytes + its.figures.zero_bytes + its.figures.repeated_bytes;
   const std::uint64_t left = its.bytes - std::min(its.bytes, has);
   const auto progress = parts_.pager.prefetch_step(its.device, left, &its.figures);
   if (progress == Pager::Progress::kMore) return 0;

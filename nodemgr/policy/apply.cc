@@ -168,6 +168,10 @@ struct Applier {
       gang->load_progress = now;
       gang->lacks_memory = false;
     }
+    if (memory.coming != 0 && e.coming_bytes == 0 && e.resident_bytes <= memory.resident &&
+        !gang->holds_lease()) {
+      memory.prefetch_not_before = now + state.config.backoff_cap;  // nothing could come
+    }
     memory.pageable = e.pageable_bytes;
     memory.fixed = e.fixed_bytes;
     memory.resident = e.resident_bytes;

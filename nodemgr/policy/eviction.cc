@@ -9,11 +9,13 @@ namespace {
 
 constexpr double kSlowestBytesPerNs = 0.1;  // 100 MB/s
 
-/// When the gang is expected to need its memory: as predicted (wake.h); where nothing is known, as
-/// far ahead as its last use lies back, which is least recently used first.
+/// When the gang is expected to need its memory: as predicted (wake.h); where nothing is known, or
+/// its gap has lasted longer than any before, as far ahead as its last use lies back, which is
+/// least recently used first.
 Instant next_use(const Gang& gang, Instant now) {
   if (gang.phase == Phase::kWaiting && !gang.is_kept_paused()) return now;
-  return predicted_wake(gang, now).value_or(now + (now - gang.lease_ended));
+  const Instant wake = predicted_wake(gang, now).value_or(now);
+  return wake > now ? wake : now + (now - gang.lease_ended);
 }
 
 bool is_better(const Gang& victim, const Gang& other, Instant now) {

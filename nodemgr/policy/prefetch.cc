@@ -8,6 +8,9 @@
 namespace plexrl::nodemgr::policy {
 namespace {
 
+/// Between two prefetches of a gang.
+constexpr Duration kPause = std::chrono::milliseconds(100);
+
 struct Candidate {
   Gang* gang;
   Instant wakes;
@@ -16,7 +19,9 @@ struct Candidate {
 /// When the gang is expected to want its GPUs; kNever: not known.
 Instant next_want(const Gang& gang, Instant now) {
   if (gang.phase == Phase::kWaiting) return now;
-  return predicted_wake(gang, now).value_or(kNever);
+  // One whose gap has lasted longer than any before has changed its ways.
+  const Instant wake = predicted_wake(gang, now).value_or(kNever);
+  return wake > now ? wake : kNever;
 }
 
 std::vector<Candidate> candidates_on(State& state, int gpu, Instant now) {
@@ -27,7 +32,10 @@ std::vector<Candidate> candidates_on(State& state, int gpu, Instant now) {
     if (gang.absence != Absence::kHere || (gang.gpus & gpu_bit(gpu)) == 0) continue;
     auto memory = gang.memory.find(gpu);
     if (memory == gang.memory.end() || memory->second.lacking() == 0) continue;
-    if (memory->second.leaving || memory->second.coming != 0) continue;
+    // A process loads on one GPU at a time.
+    const bool is_coming = std::any_of(gang.memory.begin(), gang.memory.end(),
+                                       [](const auto& entry) { return entry.second.coming != 0; });
+    if (memory->second.leaving || is_coming) continue;
     const Instant wakes = next_want(gang, now);
     if (wakes != kNever) candidates.push_back({&gang, wakes});
   }
@@ -36,7 +44,7 @@ std::vector<Candidate> candidates_on(State& state, int gpu, Instant now) {
   return candidates;
 }
 
-/// A lease is about to change hands there, or memory moves.
+/// A lease is about to change hands there, or memory moves, that of another prefetch too.
 bool is_link_wanted(const State& state, int gpu) {
   return std::any_of(state.gangs.begin(), state.gangs.end(), [&](const auto& entry) {
     const Gang& gang = entry.second;
@@ -44,7 +52,7 @@ bool is_link_wanted(const State& state, int gpu) {
     const bool moves = gang.phase == Phase::kLoading || gang.phase == Phase::kDraining;
     if (covers && (moves || gang.reserved || gang.lacks_memory)) return true;
     auto memory = gang.memory.find(gpu);
-    return memory != gang.memory.end() && memory->second.leaving;
+    return memory != gang.memory.end() && (memory->second.leaving || memory->second.coming != 0);
   });
 }
 
@@ -69,7 +77,7 @@ void prefetch(State& state, Instant now, std::vector<Decision>& out, Instant& wa
         continue;
       }
       memory.coming = bytes;
-      memory.prefetch_not_before = now + state.config.min_quantum;
+      memory.prefetch_not_before = now + kPause;
       Decision decision;
       decision.kind = Decision::Kind::kPrefetch;
       decision.gang = candidate.gang->id;
@@ -84,6 +92,7 @@ void prefetch(State& state, Instant now, std::vector<Decision>& out, Instant& wa
                           {"free_bytes", static_cast<double>(free)},
                           {"in_ns_per_byte", gpu.in_ns_per_byte}};
       out.push_back(std::move(decision));
+      break;
     }
   }
 }

@@ -77,6 +77,21 @@ TEST_F(ManagerPrefetchTest, AProcessOfAnOlderVersionIsNotAsked) {
   EXPECT_EQ(grant_after_a().flags & wire::kGrantRunNow, 0u);
 }
 
+TEST_F(ManagerPrefetchTest, WhatHasComeIsNotOnItsWayAnyMore) {
+  begin(kNew);
+  b().expect<wire::Prefetch>(Type::kPrefetch);
+  const std::int64_t before = manager_->leases().state().free_bytes(0);
+  wire::MemoryReport report{};
+  report.resident_bytes = report.kind_bytes[0] = 100 * kMiB;
+  report.host_bytes = 200 * kMiB;
+  b().send(Type::kMemoryReport, report, 0);
+  pump();
+  EXPECT_EQ(manager_->leases().state().free_bytes(0), before);
+  answer(300 * kMiB);
+  EXPECT_EQ(manager_->leases().state().free_bytes(0), before);
+  EXPECT_FALSE(b().next());
+}
+
 TEST_F(ManagerPrefetchTest, WhoDiesMeanwhileTakesNoRoomAnyMore) {
   begin(kNew);
   b().expect<wire::Prefetch>(Type::kPrefetch);

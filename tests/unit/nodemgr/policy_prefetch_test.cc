@@ -142,6 +142,51 @@ TEST_F(PolicyPrefetchTest, NobodyLoadsBesideAChangeOfHolder) {
   EXPECT_EQ(find(Kind::kPrefetch), nullptr) << "A's turn would have come, but B drains";
 }
 
+TEST_F(PolicyPrefetchTest, OneGangAtATime) {
+  gang(kC, 1, 50);
+  step_with({GangChanged{kB, "job", 50, 0s, 1, true}});  // it can't be cut, and so goes on
+  step_with({WantsChanged{kC, true, now}});
+  ASSERT_NE(find(Kind::kPrefetch), nullptr);
+  EXPECT_EQ(find(Kind::kPrefetch)->gang, kC);
+  at(gap_since + 1500ms);
+  EXPECT_EQ(find(Kind::kPrefetch), nullptr) << "A's turn would have come, but C's memory comes";
+  step_with({MemoryChanged{kC, 0, 50, 0, 50}});
+  ASSERT_NE(find(Kind::kPrefetch), nullptr);
+  EXPECT_EQ(find(Kind::kPrefetch)->gang, kA);
+}
+
+TEST_F(PolicyPrefetchTest, WhereNothingCanComeItIsNotAskedForAgainAndAgain) {
+  int asked = 0;
+  at(wake_at);
+  for (const Instant end = gap_since + 1900ms; now < end; at(now + 10ms)) {
+    if (find(Kind::kPrefetch) == nullptr) continue;
+    ++asked;
+    step_with({MemoryChanged{kA, 0, 400, 0, 0}});
+  }
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(PolicyPrefetchTest, AGapLongerThanAnyBeforeTellsNothing) {
+  step_with({MemoryChanged{kB, 0, 1000, 0, 1000}});  // no room while A is expected
+  at(gap_since + 30s, {MemoryChanged{kB, 0, 500, 0, 500}});
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(find(Kind::kPrefetch), nullptr);
+    at(now + 1s);
+  }
+}
+
+TEST_F(PolicyPrefetchTest, WhoseGapIsLongerThanAnyBeforeLeavesByItsLastUse) {
+  gang(kC, 1, 600);
+  // All of A and C is in HBM; A has not been used for long, C has until now.
+  now = gap_since + 60s;
+  state.find(kC)->lease_ended = now - 1s;
+  step_with({MemoryChanged{kA, 0, 400, 0, 400}, MemoryChanged{kB, 0, 500, 0, 0},
+             MemoryChanged{kC, 0, 600, 0, 600}});
+  const Decision* const evict = find(Kind::kEvict);  // the holder lacks its memory
+  ASSERT_NE(evict, nullptr);
+  EXPECT_EQ(evict->gang, kA);
+}
+
 TEST_F(PolicyTest, WhoIsExpectedBackLastLeavesFirst) {
   gang(kA, 1, 400);
   gang(kB, 1, 400);
