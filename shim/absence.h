@@ -13,7 +13,8 @@ namespace plexrl::shim {
 /// nobody would bring the process back for it. A thread that comes meanwhile asks for the process's
 /// return and waits here.
 ///
-/// The gate keeps out what submits work; this is for every other call. Disabled it costs a call one
+/// The gate keeps out what submits work, and a thread that is to wait there comes by here first
+/// (Gate::wait); this is for every other call. Disabled it costs a call one
 /// load and a predicted branch; enabled also two stores and a look at a coarse clock.
 ///
 /// Threads: Call by any; begin, end by the agent.

@@ -68,6 +68,9 @@ void Gate::enter_slow(ThreadSlot* slot, std::uint32_t depth) noexcept {
 }
 
 bool Gate::wait() noexcept {
+  // While the process is checkpointed the hook's questions would block in the driver: first it
+  // comes back.
+  const Absence::Call inside;
   const std::uint32_t turn = turn_.load(std::memory_order_acquire);
   waiters_.fetch_add(1, std::memory_order_acq_rel);
   const bool waits = hooks_.about_to_wait();

@@ -4,7 +4,7 @@
 A job that has been idle for long has contexts that leave no room for the promise of a second one.
 page: without --evict=checkpoint the second job is refused.
 leaves: with it the idle job's contexts leave, the second job runs, and the first one comes back with all of its bytes.
-frees: the same where the first call after the idle time is one that needs no lease.
+frees, asks: the same where the first call after the idle time is one that needs no lease.
 two: the same with a gang of two processes.
 turns: two such jobs, each of which leaves for the other when that works and it does not.
 host: a job is not checkpointed where the host budget has no room for what it has.
@@ -170,6 +170,10 @@ def frees(sandbox):
     return leaves(sandbox, "frees")
 
 
+def asks(sandbox):
+    return leaves(sandbox, "asks")
+
+
 def two(sandbox):
     return leaves(sandbox, "two", processes=2)
 
@@ -263,9 +267,10 @@ def killed(sandbox):
     return "the second job went on"
 
 
-CASES = {"page": page, "leaves": leaves, "frees": frees, "two": two, "turns": turns, "host": host, "managed": managed, "gang": gang,
-         "helper": helper, "manager": manager, "unsettled": unsettled, "early": early, "helping": helping, "room": room,
+CASES = {"page": page, "leaves": leaves, "frees": frees, "asks": asks, "two": two, "turns": turns, "host": host, "managed": managed,
+         "gang": gang, "helper": helper, "manager": manager, "unsettled": unsettled, "early": early, "helping": helping, "room": room,
          "returning": returning, "killed": killed}
+
 
 if __name__ == "__main__":
     sys.exit(run_case(__doc__, CASES, "link=4GB/s,hbm=40GB/s,ctx=40MiB"))

@@ -1,6 +1,7 @@
 // For run_checkpoint.py: works, does nothing for as long as the runner likes, and works on with
-// what it had. Arguments: "managed" for managed memory too; "two" for a second process of the same
-// kind beside; "frees" to begin with a free after the idle time, which needs no lease.
+// what it had, beginning with a launch. Arguments: "managed" for managed memory too; "two" for a
+// second process of the same kind beside; "frees" and "asks" to begin with a free or a query after
+// the idle time, which need no lease.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,9 +21,8 @@ namespace {
 
 constexpr std::size_t kWords = 4 << 20;
 
-void mix(const Program& program, CUdeviceptr data, CUstream stream, unsigned seed) {
-  launch(program.kernel("mix"), kWords, stream, data, static_cast<unsigned long long>(kWords),
-         seed);
+void mix(CUfunction kernel, CUdeviceptr data, CUstream stream, unsigned seed) {
+  launch(kernel, kWords, stream, data, static_cast<unsigned long long>(kWords), seed);
 }
 
 /// No call of the driver meanwhile.
@@ -46,6 +46,7 @@ pid_t start_second(char* program) {
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
   Program program;
+  const CUfunction kernel = program.kernel("mix");
   CUstream stream = nullptr;
   CUevent event = nullptr;
   CUdeviceptr managed = 0;
@@ -56,13 +57,14 @@ int main(int argc, char** argv) {
   const CUdeviceptr spare = allocate(8 << 20);
   CHECK(cuMemsetD32(data, 7, kWords));
   CHECK(cuCtxSynchronize());  // the stream is not ordered behind it
-  mix(program, data, stream, 1);
+  mix(kernel, data, stream, 1);
   CHECK(cuEventRecord(event, stream));
   CHECK(cuStreamSynchronize(stream));
   const pid_t second = how == "two" ? start_second(argv[0]) : 0;
   be_idle();
   if (how == "frees") CHECK(cuMemFree(spare));
-  mix(program, data, stream, 2);
+  if (how == "asks") CHECK(cuEventQuery(event));
+  mix(kernel, data, stream, 2);
   CHECK(cuEventQuery(event));  // recorded before
   CHECK(cuStreamSynchronize(stream));
   if (second != 0) {
