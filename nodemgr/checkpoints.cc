@@ -264,7 +264,10 @@ void Checkpoints::undo(const std::string& why) {
 }
 
 void Checkpoints::undone(const HelperProcess::End& end) {
-  if (end.ok) return call_off(operation_->why);
+  if (end.ok) {
+    tell_lost(end);
+    return call_off(operation_->why);
+  }
   complain("can't undo a checkpoint", end.text);
   operation_->not_before = boot_now() + kRetryPause;
   set_timer(operation_->not_before);
@@ -336,6 +339,7 @@ void Checkpoints::has_returned(const HelperProcess::End& end) {
     operation_->not_before = boot_now() + kRetryPause;
     return set_timer(operation_->not_before);
   }
+  tell_lost(end);
   node_.ledger.place(operation_->sessions, Ledger::Place::kHere);
   journal("here");
   fault_point("checkpoint_after_return");
@@ -353,6 +357,16 @@ void Checkpoints::has_returned(const HelperProcess::End& end) {
 }
 
 // ---- of both
+
+/// The driver has given up processes: they are let go on, and their calls answer errors.
+void Checkpoints::tell_lost(const HelperProcess::End& end) {
+  if (end.text.empty()) return;
+  const LeaseGang* gang = leases_.find_gang(gang_now());
+  log_line(
+      LogLevel::kError, "checkpoints",
+      cat("a checkpoint has cost a job processes job='", gang == nullptr ? "" : gang->job->name,
+          "': ", end.text, "; their CUDA calls answer errors: end the job and start it again"));
+}
 
 void Checkpoints::finish() {
   operation_.reset();

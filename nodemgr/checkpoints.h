@@ -84,6 +84,7 @@ class Checkpoints {
                     std::function<void(const HelperProcess::End&)> done);
   void has_left(const HelperProcess::End& end);
   void undo(const std::string& why);
+  void tell_lost(const HelperProcess::End& end);
   void undone(const HelperProcess::End& end);
   void call_off(const std::string& why);
   void wait_for_room();

@@ -18,7 +18,7 @@ class HelperProcess {
   struct End {
     bool ok = false;   ///< it exited with 0
     bool ran = true;   ///< false: it did nothing at all (exit 3; or, by the caller, not started)
-    std::string text;  ///< else why not: the line that it wrote, or how it ended
+    std::string text;  ///< the line that it wrote; or how it ended
   };
 
   HelperProcess(EventLoop& loop, int timer) : loop_(loop), timer_(timer) {}

@@ -58,6 +58,7 @@ std::string Gang::leave(unsigned lock_timeout_ms) {
   }
   if (why.empty()) return why;
   const std::string not_undone = come_back();
+  if (!lost_.empty()) why += "; " + lost_;
   return not_undone.empty() ? why : why + "; " + not_undone;
 }
 
@@ -78,7 +79,9 @@ std::string Gang::bring_back(const Target& target) {
     return "";  // it has ended, as far as the driver is concerned
   if (result != CUDA_SUCCESS) return text(target, "cuCheckpointProcessGetState", result);
   if (state == CU_PROCESS_STATE_FAILED) {
-    return text(target, "its state is FAILED", CUDA_ERROR_ILLEGAL_STATE);
+    lost_ += (lost_.empty() ? "process " : ", process ") + std::to_string(target.pid) +
+             " has failed for good, as the driver says";
+    return "";
   }
   if (state == CU_PROCESS_STATE_CHECKPOINTED) {
     result = driver_.restore(target.pid, nullptr);

@@ -29,9 +29,11 @@ class Gang {
   /// what was done is undone as far as the driver can.
   std::string leave(unsigned lock_timeout_ms);
 
-  /// Whatever state each is in: restored and unlocked. Those that have ended are left out. Empty:
-  /// done.
+  /// Whatever state each is in: restored and unlocked. Those that have ended are left out, and
+  /// those that the driver has given up (FAILED), whose calls answer errors. Empty: done.
   std::string come_back();
+  /// Which those were, one line; empty: none.
+  const std::string& lost() const { return lost_; }
 
  private:
   std::string text(const Target& target, const char* call, CUresult result) const;
@@ -39,6 +41,7 @@ class Gang {
 
   const DriverLibrary& driver_;
   std::vector<Target> targets_;
+  std::string lost_;
 };
 
 }  // namespace plexrl::checkpoint

@@ -4,9 +4,10 @@
 //   plexrl-checkpoint STARTER leave LOCK_TIMEOUT_MS PID:START...
 //   plexrl-checkpoint STARTER return PID:START...
 //
-// Exit: 0 done; 1 not done, one line on stdout says why; 2 wrong usage; 3 as 1, and no process was
-// touched, because there is no driver. It ends with the process STARTER that started it, so that no
-// two are at work: an operation cut off is completed or undone by the next `return`.
+// Exit: 0 done, and a line on stdout says which processes the driver has given up; 1 not done, one
+// line on stdout says why; 2 wrong usage; 3 as 1, and no process was touched, because there is no
+// driver. It ends with the process STARTER that started it, so that no two are at work: an
+// operation cut off is completed or undone by the next `return`.
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -59,6 +60,7 @@ int run(const std::vector<std::string>& arguments) {
   if (has_driver) {
     Gang gang(driver, std::move(targets));
     why = leaves ? gang.leave(timeout_ms) : gang.come_back();
+    if (why.empty() && !gang.lost().empty()) std::printf("%s\n", gang.lost().c_str());
   }
   if (leaves) nodemgr::fault_point("checkpoint_after_leave");
   if (why.empty()) return 0;

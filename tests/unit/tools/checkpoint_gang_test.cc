@@ -114,6 +114,19 @@ TEST_F(GangTest, ComesBackFromWhereverAKilledHelperLeftIt) {
   EXPECT_TRUE(both_are(kRunning));
 }
 
+TEST_F(GangTest, WhoTheDriverHasGivenUpDoesNotKeepTheOthers) {
+  driver_.states = {{one_, CU_PROCESS_STATE_FAILED}, {two_, kCheckpointed}};
+  Gang gang(library_, targets_);
+  EXPECT_EQ(gang.come_back(), "");
+  EXPECT_EQ(driver_.states[two_], kRunning);
+  EXPECT_EQ(gang.lost(),
+            "process " + std::to_string(one_) + " has failed for good, as the driver says");
+  driver_.states[one_] = kRunning;
+  Gang whole(library_, targets_);
+  EXPECT_EQ(whole.come_back(), "");
+  EXPECT_EQ(whole.lost(), "");
+}
+
 TEST_F(GangTest, AProcessThatIsAnotherByNowIsLeftAlone) {
   driver_.states = {{one_, kCheckpointed}, {two_, kCheckpointed}};
   ++targets_[1].start_ticks;
