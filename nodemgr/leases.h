@@ -136,7 +136,6 @@ class Leases {
   void merge(LeaseGang& into, LeaseGang& from);
   void describe(const LeaseGang& gang);
   void memory_event(const LeaseGang& gang, int gpu);
-  void tell_memory(const LeaseGang& gang, int gpu);
   void update_wants(LeaseGang& gang);
   void update_activity(LeaseGang& gang, std::chrono::nanoseconds at);
   /// Sees what the processes' pages say: their messages may be on the way.
@@ -177,7 +176,6 @@ class Leases {
   std::uint64_t counter_ = 0;  ///< of grants, in this generation
   SwitchLog switches_;
   PagingLog paging_;
-  std::uint64_t crowded_ = 0;  ///< GPUs with more processes than the promises foresee, as last told
   bool stepping_ = false;
   std::function<void()> after_step_;
   std::uint64_t frozen_ = 0;  ///< GPUs

@@ -47,10 +47,6 @@ std::uint64_t Node::overhead_of(const Session& session, int gpu) const {
   return is_known ? memory->second.overhead : ledger.overhead(session.id, gpu);
 }
 
-std::uint64_t Node::room_of(const Session& session, int gpu) const {
-  return ledger.holds_promises(gpu) ? ledger.overhead(session.id, gpu) : overhead_of(session, gpu);
-}
-
 void Node::journal_append(const JournalRecord& record) {
   if (journal == nullptr) return;
   absl::Status status = journal->append(record);

@@ -78,9 +78,6 @@ def predicted(sandbox):
     decisions = [decision for decision in trace["decisions"] if decision["kind"] == "prefetch"]
     if any(decision["figures"]["missing_bytes"] <= 0 or decision["figures"]["free_bytes"] <= 0 for decision in decisions):
         raise Failure(f"decisions to prefetch: {decisions}")
-    for decision in trace["decisions"]:
-        if decision["reason"] == "GPU is overfull":
-            raise Failure(f"what came back pushed others out: {decision}")
     came = sum(window["in_bytes"] for window in trace["paging"] if window["kind"] == "prefetch")
     return f"{came >> 20} MiB came back before they were asked for, {came_as_foreseen(trace) >> 20} of them in foreseen gaps"
 
