@@ -22,9 +22,8 @@ killed: the idle job is killed while it is checkpointed, and nobody waits for it
 import os
 import signal
 import sys
-import time
 
-from sandbox import LOOK_S, PATIENCE_S, Failure, run_case
+from sandbox import Failure, run_case, wait_until as sandbox_wait_until
 
 SECOND = ["--memory", "140MiB"]  # with two contexts of 40 MiB more than there is, with one not
 BALLAST = 8 << 20
@@ -32,14 +31,7 @@ QUICK = {"PLEXRL_POLICY_CHECKPOINT_AFTER": "200ms", "PLEXRL_HOST_BUDGET": "1GiB"
 
 
 def wait_until(condition, what, *programs):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        for program in programs:
-            if program.poll() is not None:
-                raise Failure(f"{program.name} ended with {program.returncode} before: {what}")
-        if time.monotonic() > deadline:
-            raise Failure(f"after {PATIENCE_S} s still not: {what}")
-        time.sleep(LOOK_S)
+    sandbox_wait_until(condition, what, programs)
 
 
 def expect(what, seen, wanted):

@@ -31,12 +31,14 @@ class Failure(Exception):
 
 
 def wait_until(condition, what, beside=None, seen=lambda: ""):
-    """Returns when `condition()` holds, which `what` says in words. Fails when the process `beside` ends before; `seen()` is more to say
-    of it then."""
+    """Returns when `condition()` holds, which `what` says in words. Fails when the process `beside`, or one of several, ends before;
+    `seen()` is more to say of it then."""
     deadline = time.monotonic() + PATIENCE_S
+    processes = beside if isinstance(beside, tuple) else () if beside is None else (beside,)
     while not condition():
-        if beside is not None and beside.poll() is not None:
-            raise Failure(f"{beside.name} ended with {beside.returncode} before: {what}; {seen()}")
+        for process in processes:
+            if process.poll() is not None:
+                raise Failure(f"{process.name} ended with {process.returncode} before: {what}; {seen()}")
         if time.monotonic() > deadline:
             raise Failure(f"after {PATIENCE_S} s still not: {what}; {seen()}")
         time.sleep(LOOK_S)

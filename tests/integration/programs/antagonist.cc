@@ -25,11 +25,7 @@ void expect_sample(CUdeviceptr data, std::vector<std::uint32_t>& expected) {
 }  // namespace
 
 int main() {
-  Peer* peer = map_peer();
-  if (peer == nullptr) {
-    std::fprintf(stderr, "antagonist: PLEXRL_TEST_PEER is not set\n");
-    return 2;
-  }
+  Peer* const peer = require_peer();
   Program program;
   const char* mib = std::getenv("PLEXRL_TEST_ANTAGONIST");
   const std::size_t bytes = mib == nullptr ? 48 << 20 : std::strtoull(mib, nullptr, 10);

@@ -13,11 +13,7 @@ int main() {
   constexpr auto kStretch = std::chrono::milliseconds(150);
   constexpr unsigned long long kStretchNs = std::chrono::nanoseconds(kStretch).count();
   constexpr int kRounds = 6;
-  Peer* peer = map_peer();
-  if (peer == nullptr) {
-    std::fprintf(stderr, "half_busy: PLEXRL_TEST_PEER is not set\n");
-    return 2;
-  }
+  Peer* const peer = require_peer();
   Program program;
   for (int round = 0; round < kRounds; ++round) {
     launch(program.kernel("hold"), 1, nullptr, kStretchNs);

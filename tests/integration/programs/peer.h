@@ -21,5 +21,7 @@ struct Peer {
 /// Maps the file that PLEXRL_TEST_PEER names; nullptr when the variable is not set. Ends the
 /// process when the file can't be mapped.
 Peer* map_peer();
+/// The same, for a program that is nothing without it: ends with 2 when the variable is not set.
+Peer* require_peer();
 
 }  // namespace plexrl::integration

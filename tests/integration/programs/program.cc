@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
@@ -46,6 +47,13 @@ Peer* map_peer() {
   }
   close(fd);
   return static_cast<Peer*>(page);
+}
+
+Peer* require_peer() {
+  Peer* const peer = map_peer();
+  if (peer != nullptr) return peer;
+  std::fprintf(stderr, "%s: PLEXRL_TEST_PEER is not set\n", program_invocation_short_name);
+  std::_Exit(2);
 }
 
 Program::Program(bool primary_context) : peer_(map_peer()) {

@@ -11,11 +11,7 @@ using namespace plexrl::integration;
 
 int main() {
   constexpr std::size_t kWords = 1 << 20;
-  Peer* peer = map_peer();
-  if (peer == nullptr) {
-    std::fprintf(stderr, "regular_gaps: PLEXRL_TEST_PEER is not set\n");
-    return 2;
-  }
+  Peer* const peer = require_peer();
   Program program;
   std::vector<std::uint32_t> expected(kWords);
   const std::vector<unsigned char> first = pattern(kWords * sizeof expected[0], 11);

@@ -10,11 +10,7 @@ using namespace plexrl::integration;
 
 int main() {
   constexpr std::size_t kBytes = 96 << 20;
-  Peer* peer = map_peer();
-  if (peer == nullptr) {
-    std::fprintf(stderr, "short_stays: PLEXRL_TEST_PEER is not set\n");
-    return 2;
-  }
+  Peer* const peer = require_peer();
   Program program;
   while (peer->stop.load() == 0) {
     const CUdeviceptr data = allocate(kBytes);
