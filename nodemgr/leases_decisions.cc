@@ -129,6 +129,8 @@ void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
   record.fields["gen"] = cat(gang.epoch.generation);
   record.fields["ctr"] = cat(gang.epoch.counter);
   node_.journal_append(record);
+  // All have drained: what they loaded of it lies within the lease.
+  each(gang, [&](Session& session) { paging_.revoked(session, boot_now()); });
   trace_state(gang, "idle", decision.reason);
   switches_.revoked(who(gang), decision.gpus, boot_now());
   switches_.lent(static_cast<std::uint64_t>(gang.id));
@@ -138,10 +140,8 @@ void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
   gang.last_epoch = ended.epoch;
   gang.loading = false;
   gang.held_back = false;
-  auto now = boot_now();
   each(gang, [&](Session& session) {
     bool had = session.granted == ended.epoch;
-    paging_.revoked(session, now);
     session.granted = kNoEpoch;
     session.drained = false;
     session.busy = false;

@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <map>
+
 #include "nodemgr/clock.h"
 #include "tests/unit/nodemgr/manager_fixture.h"
+#include "tests/unit/nodemgr/read_trace.h"
 
 namespace plexrl::nodemgr::test {
 namespace {
@@ -59,6 +62,26 @@ TEST_F(ManagerTest, TwoGangsExchangeAGpuThatIsTooSmallForBoth) {
   EXPECT_GT(jobs[1]["wait_s"], 0);
 }
 
+/// No window of a load ends after the lease that it belongs to.
+void expect_loads_within_leases(TraceWriter& trace) {
+  trace.flush();
+  const TraceRead read = read_trace(bytes_of(trace.run_folder() + "/000000.plxt"));
+  std::map<std::uint64_t, std::uint64_t> last_ends;  // by gang
+  int loads = 0;
+  for (const trace::TraceRecord& record : read.records) {
+    if (record.has_lease() && record.lease().state() == "idle") {
+      last_ends[record.lease().gang()] = record.at_ns();
+    }
+  }
+  for (const trace::TraceRecord& record : read.records) {
+    const trace::PagingRecord& window = record.paging();
+    if (!record.has_paging() || window.kind() != trace::PagingRecord::LOAD) continue;
+    ++loads;
+    EXPECT_LE(window.end_ns(), last_ends[window.gang()]) << window.outcome();
+  }
+  EXPECT_GT(loads, 0);
+}
+
 TEST_F(ManagerTest, ANewcomerWhoseRoomIsKeptAllTheSameGivesTheGpuBack) {
   FakeJob job_a = admit(700 * kMiB, "a");
   FakeJob job_b = admit(700 * kMiB, "b");
@@ -83,6 +106,7 @@ TEST_F(ManagerTest, ANewcomerWhoseRoomIsKeptAllTheSameGivesTheGpuBack) {
   b.peer.send(Type::kDrained, wire::Drained{withdraw.epoch, withdraw.attempt, 0, 0}, 0);
   pump();
   b.peer.expect<wire::LeaseRef>(Type::kRevoked);
+  expect_loads_within_leases(*manager_->node().trace);
   b.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
   pump();
   EXPECT_FALSE(b.peer.next()) << "granted without room";

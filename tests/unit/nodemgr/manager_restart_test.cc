@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "proto/segment.h"
 #include "tests/unit/nodemgr/manager_fixture.h"
+#include "tests/unit/nodemgr/read_trace.h"
 
 namespace plexrl::nodemgr::test {
 namespace {
@@ -390,23 +390,18 @@ TEST_F(ManagerTest, TheTraceTellsOfJobsLeasesAndDecisions) {
   run(process);
   std::string run_folder = manager_->node().trace->run_folder();
   crash_manager();
-  std::ifstream file(run_folder + "/000000.plxt", std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  trace::SegmentParser parser(bytes);
-  trace::TraceChunk chunk;
+  const TraceRead read = read_trace(bytes_of(run_folder + "/000000.plxt"));
   std::vector<std::string> states;
   std::vector<std::string> decisions;
   bool has_clock = false;
   bool names_job = false;
-  while (parser.next(&chunk)) {
-    for (const trace::TraceRecord& record : chunk.records()) {
-      if (record.has_lease()) states.push_back(record.lease().state());
-      if (record.has_decision()) decisions.push_back(record.decision().kind());
-      has_clock |= record.has_clock();
-      names_job |= record.session().job_name() == "traced";
-    }
+  for (const trace::TraceRecord& record : read.records) {
+    if (record.has_lease()) states.push_back(record.lease().state());
+    if (record.has_decision()) decisions.push_back(record.decision().kind());
+    has_clock |= record.has_clock();
+    names_job |= record.session().job_name() == "traced";
   }
-  EXPECT_EQ(parser.problem(), "");
+  EXPECT_EQ(read.problem, "");
   EXPECT_THAT(states, ::testing::IsSupersetOf({"waiting", "loading", "running"}));
   EXPECT_THAT(decisions, ::testing::IsSupersetOf({"admit", "grant", "run"}));
   EXPECT_TRUE(has_clock);

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "nodemgr/log.h"
-#include "proto/segment.h"
+#include "tests/unit/nodemgr/read_trace.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -72,16 +71,9 @@ class PagingLogTest : public ::testing::Test {
   /// All records so far but the clock's.
   std::vector<trace::TraceRecord> records() {
     trace_->flush();
-    std::ifstream file(trace_->run_folder() + "/000000.plxt", std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-    std::vector<trace::TraceRecord> found;
-    trace::SegmentParser parser(bytes);
-    trace::TraceChunk chunk;
-    while (parser.next(&chunk)) {
-      for (const trace::TraceRecord& record : chunk.records()) {
-        if (!record.has_clock()) found.push_back(record);
-      }
-    }
+    std::vector<trace::TraceRecord> found =
+        test::read_trace(test::bytes_of(trace_->run_folder() + "/000000.plxt")).records;
+    std::erase_if(found, [](const trace::TraceRecord& record) { return record.has_clock(); });
     return found;
   }
   std::vector<trace::GapRecord> gaps() {

@@ -9,7 +9,7 @@
 
 #include "nodemgr/log.h"
 #include "nodemgr/trace_segments.h"
-#include "proto/segment.h"
+#include "tests/unit/nodemgr/read_trace.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -31,21 +31,6 @@ class TraceTest : public ::testing::Test {
     options.max_bytes = max_bytes;
     return options;
   }
-  static std::string bytes_of(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return std::string((std::istreambuf_iterator<char>(file)), {});
-  }
-  static std::vector<trace::TraceRecord> records_of(const std::string& bytes,
-                                                    std::string* problem) {
-    std::vector<trace::TraceRecord> records;
-    trace::SegmentParser parser(bytes);
-    trace::TraceChunk chunk;
-    while (parser.next(&chunk)) {
-      records.insert(records.end(), chunk.records().begin(), chunk.records().end());
-    }
-    *problem = parser.problem();
-    return records;
-  }
   std::string folder_;
 };
 
@@ -66,8 +51,7 @@ TEST_F(TraceTest, RecordsComeBackWithTheirFiguresBehindAClockAnchor) {
     writer.add(change);
     first = writer.run_folder() + "/000000.plxt";
   }
-  std::string problem;
-  std::vector<trace::TraceRecord> records = records_of(bytes_of(first), &problem);
+  const auto [records, problem] = test::read_trace(test::bytes_of(first));
   EXPECT_EQ(problem, "");
   ASSERT_EQ(records.size(), 3u);
   EXPECT_GT(records[0].clock().realtime_ns(), 0);
@@ -88,12 +72,11 @@ TEST_F(TraceTest, ATraceCutAnywhereIsReadAsFarAsItGoes) {
     }
     path = writer.run_folder() + "/000000.plxt";
   }
-  std::string whole = bytes_of(path);
-  std::string problem;
-  std::size_t all = records_of(whole, &problem).size();
+  const std::string whole = test::bytes_of(path);
+  const std::size_t all = test::read_trace(whole).records.size();
   EXPECT_EQ(all, 4u);
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    std::size_t read = records_of(whole.substr(0, size), &problem).size();
+    std::size_t read = test::read_trace(whole.substr(0, size)).records.size();
     EXPECT_LT(read, all);
   }
 }
