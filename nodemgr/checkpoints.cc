@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "nodemgr/clock.h"
@@ -82,11 +83,11 @@ void Checkpoints::set_timer(std::chrono::nanoseconds at) {
 // ---- a gang leaves
 
 void Checkpoints::begin_leave(LeaseGang& gang) {
-  Operation& operation = operation_.emplace();
+  CheckpointOperation& operation = operation_.emplace();
   operation.number = ++operations_;
   operation.gang = static_cast<std::uint64_t>(gang.id);
   operation.began = boot_now();
-  operation.stage = Stage::kEmptying;
+  operation.stage = CheckpointStage::kEmptying;
   operation.sessions = gang.sessions;
   std::uint64_t resident = 0;
   for (const SessionKey id : gang.sessions) {
@@ -105,18 +106,18 @@ void Checkpoints::begin_leave(LeaseGang& gang) {
 /// One look at the operation under way.
 void Checkpoints::work() {
   switch (operation_->stage) {
-    case Stage::kEmptying:
+    case CheckpointStage::kEmptying:
       return wait_till_empty();
-    case Stage::kReadying:
+    case CheckpointStage::kReadying:
       return ready();
-    case Stage::kRoom:
+    case CheckpointStage::kRoom:
       return wait_for_room();
-    case Stage::kUndoing:
+    case CheckpointStage::kUndoing:
       if (helper_.is_running() || boot_now() < operation_->not_before) return;
       return start_helper("return", patience_for(operation_->bytes, operation_->sessions.size()),
                           [this](const HelperProcess::End& end) { undone(end); });
-    case Stage::kLeaving:
-    case Stage::kReturning:
+    case CheckpointStage::kLeaving:
+    case CheckpointStage::kReturning:
       return;  // the helper's end is told
   }
 }
@@ -163,7 +164,7 @@ void Checkpoints::make_ready() {
     }
   }
   journal("leaving");
-  operation_->stage = Stage::kReadying;
+  operation_->stage = CheckpointStage::kReadying;
   operation_->deadline = boot_now() + kStagePatience;
   operation_->awaited = operation_->sessions;
   // Half of it: a call that waits for the last work returns a little after that has ended.
@@ -179,7 +180,7 @@ void Checkpoints::make_ready() {
 }
 
 void Checkpoints::left(Session& session, const wire::LeftGpu& body) {
-  if (!operation_ || operation_->stage != Stage::kReadying) return;
+  if (!operation_ || operation_->stage != CheckpointStage::kReadying) return;
   if (body.operation != operation_->number || operation_->sessions.count(session.id) == 0) return;
   operation_->awaited.erase(session.id);
   if (body.refused != 0) {
@@ -203,13 +204,13 @@ void Checkpoints::ready() {
     if (const std::string why = refusal(*gang); !why.empty()) return call_off(why);
   }
   fault_point("checkpoint_before_helper");
-  operation_->stage = Stage::kLeaving;
+  operation_->stage = CheckpointStage::kLeaving;
   start_helper("leave", patience_for(operation_->bytes, operation_->sessions.size()),
                [this](const HelperProcess::End& end) { has_left(end); });
 }
 
 void Checkpoints::start_helper(const char* what, std::chrono::nanoseconds patience,
-                               std::function<void(const HelperProcess::End&)> done) {
+                               const std::function<void(const HelperProcess::End&)>& done) {
   std::vector<std::string> arguments = {beside_this_program("plexrl-checkpoint"), cat(::getpid()),
                                         what};
   if (std::strcmp(what, "leave") == 0) {
@@ -228,7 +229,8 @@ void Checkpoints::start_helper(const char* what, std::chrono::nanoseconds patien
     fault_point("checkpoint_helper_started");
     return;
   }
-  done({false, false, cat("can't start ", arguments[0], ": ", std::strerror(errno))});
+  done({false, false,
+        cat("can't start ", arguments[0], ": ", std::generic_category().message(errno))});
 }
 
 void Checkpoints::has_left(const HelperProcess::End& end) {
@@ -258,7 +260,7 @@ void Checkpoints::has_left(const HelperProcess::End& end) {
 /// Nobody knows how far the helper came.
 void Checkpoints::undo(const std::string& why) {
   operation_->why = why;
-  operation_->stage = Stage::kUndoing;
+  operation_->stage = CheckpointStage::kUndoing;
   operation_->not_before = boot_now();
   set_timer(boot_now());
 }
@@ -292,11 +294,11 @@ void Checkpoints::call_off(const std::string& why) {
 // ---- a gang returns
 
 void Checkpoints::begin_return(const LeaseGang& gang) {
-  Operation& operation = operation_.emplace();
+  CheckpointOperation& operation = operation_.emplace();
   operation.number = ++operations_;
   operation.gang = static_cast<std::uint64_t>(gang.id);
   operation.began = boot_now();
-  operation.stage = Stage::kRoom;
+  operation.stage = CheckpointStage::kRoom;
   for (const SessionKey id : gang.sessions) {
     const Session* session = living(id);
     if (session == nullptr || (!session->away && !session->unsettled)) continue;
@@ -327,7 +329,7 @@ void Checkpoints::wait_for_room() {
     }
   }
   fault_point("checkpoint_room_found");
-  operation_->stage = Stage::kReturning;
+  operation_->stage = CheckpointStage::kReturning;
   start_helper("return", patience_for(operation_->bytes, operation_->sessions.size()),
                [this](const HelperProcess::End& end) { has_returned(end); });
 }
@@ -335,7 +337,7 @@ void Checkpoints::wait_for_room() {
 void Checkpoints::has_returned(const HelperProcess::End& end) {
   if (!end.ok) {
     complain("can't bring a checkpointed job back", end.text);
-    operation_->stage = Stage::kRoom;
+    operation_->stage = CheckpointStage::kRoom;
     operation_->not_before = boot_now() + kRetryPause;
     return set_timer(operation_->not_before);
   }

@@ -15,6 +15,27 @@
 
 namespace plexrl::nodemgr {
 
+enum class CheckpointStage {
+  kEmptying,  ///< its lease is being taken back, then its memory is evicted
+  kReadying,  ///< its processes leave the driver
+  kLeaving,   ///< the helper works
+  kUndoing,   ///< after a failure
+  kRoom,      ///< a return waits for the driver to show room
+  kReturning,
+};
+/// One that is under way.
+struct CheckpointOperation {
+  std::uint64_t number = 0;
+  std::uint64_t gang = 0;  ///< when it began
+  CheckpointStage stage{};
+  std::set<SessionKey> sessions;
+  std::set<SessionKey> awaited;  ///< that have not left the driver
+  std::chrono::nanoseconds began{0}, deadline{0};
+  std::chrono::nanoseconds not_before{0};  ///< a helper that failed is started again
+  std::uint64_t bytes = 0;
+  std::string why;  ///< it is undone
+};
+
 /// Driver checkpoints of jobs that were started with --evict=checkpoint: the contexts of a gang
 /// that has done nothing for `policy.checkpoint_after` leave the GPU when a job that waits for
 /// admission, or a checkpointed one that wants its GPU again, has room then and not before.
@@ -46,26 +67,6 @@ class Checkpoints {
   void advance();
 
  private:
-  enum class Stage {
-    kEmptying,  ///< its lease is being taken back, then its memory is evicted
-    kReadying,  ///< its processes leave the driver
-    kLeaving,   ///< the helper works
-    kUndoing,   ///< after a failure
-    kRoom,      ///< a return waits for the driver to show room
-    kReturning,
-  };
-  struct Operation {
-    std::uint64_t number = 0;
-    std::uint64_t gang = 0;  ///< when it began
-    Stage stage{};
-    std::set<SessionKey> sessions;
-    std::set<SessionKey> awaited;  ///< that have not left the driver
-    std::chrono::nanoseconds began{0}, deadline{0};
-    std::chrono::nanoseconds not_before{0};  ///< a helper that failed is started again
-    std::uint64_t bytes = 0;
-    std::string why;  ///< it is undone
-  };
-
   bool begin_due_return();
   void look_for_room();
   bool let_return(LeaseGang& gang);
@@ -81,7 +82,7 @@ class Checkpoints {
   void make_ready();
   void ready();
   void start_helper(const char* what, std::chrono::nanoseconds patience,
-                    std::function<void(const HelperProcess::End&)> done);
+                    const std::function<void(const HelperProcess::End&)>& done);
   void has_left(const HelperProcess::End& end);
   void undo(const std::string& why);
   void tell_lost(const HelperProcess::End& end);
@@ -106,7 +107,7 @@ class Checkpoints {
   GpuProbe& probe_;
   std::function<void()> room_changed_;
   HelperProcess helper_;
-  std::optional<Operation> operation_;
+  std::optional<CheckpointOperation> operation_;
   std::uint64_t operations_ = 0;
   bool advancing_ = false;
 };

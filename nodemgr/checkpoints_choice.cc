@@ -128,8 +128,8 @@ std::string Checkpoints::refusal(const LeaseGang& gang) const {
     }
     if (sessions_.is_sharing(id)) return who + "shares device memory with another process";
     for (const auto& [gpu, memory] : session.memory) {
-      const auto has = [&](wire::MemoryKind kind) {
-        return memory.kinds[static_cast<std::size_t>(kind)] != 0;
+      const auto has = [&kinds = memory.kinds](wire::MemoryKind kind) {
+        return kinds[static_cast<std::size_t>(kind)] != 0;
       };
       if (has(wire::MemoryKind::kManaged)) return who + "has managed memory";
       if (has(wire::MemoryKind::kIpc)) return who + "has imported memory";

@@ -27,6 +27,7 @@ constexpr int kDidNothing = 3;  ///< exit status
 pid_t spawn(const std::vector<std::string>& arguments, int output) {
   std::vector<std::string> copy = arguments;
   std::vector<char*> argv;
+  argv.reserve(copy.size() + 1);
   for (std::string& argument : copy) argv.push_back(argument.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
