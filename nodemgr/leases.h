@@ -132,7 +132,7 @@ class Leases {
   void adopt(std::uint64_t gpus);
   void adopt(LeaseGang& gang, bool unproven);
   bool is_journaled(const Session& session) const;
-  void settle(const LeaseGang& gang);
+  void settle(LeaseGang& gang);
   void merge(LeaseGang& into, LeaseGang& from);
   void describe(const LeaseGang& gang);
   void memory_event(const LeaseGang& gang, int gpu);

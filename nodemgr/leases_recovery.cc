@@ -117,7 +117,7 @@ void Leases::adopt(LeaseGang& gang, bool unproven) {
 
 /// Every process of the gang hears what became of the lease it believed to have; then no claim is
 /// left.
-void Leases::settle(const LeaseGang& gang) {
+void Leases::settle(LeaseGang& gang) {
   each(gang, [&](Session& session) {
     for (auto it = earlier_grants_.begin(); it != earlier_grants_.end();) {
       it = names(it->second, session.id) ? earlier_grants_.erase(it) : std::next(it);
@@ -128,12 +128,14 @@ void Leases::settle(const LeaseGang& gang) {
     if (session.granted == claimed.epoch || session.client == nullptr) return;
     if (claimed.epoch == gang.epoch) {
       session.granted = gang.epoch;
-      session.busy = true;
+      // Until it says what it is; it may have before others of its gang came back.
+      if (session.edge == std::chrono::nanoseconds{0}) session.busy = true;
       if (!was_open) session.client->send(wire::Type::kReopen, 0, claimed);
     } else if (session.granted == kNoEpoch) {
       session.client->send(wire::Type::kRevoked, 0, claimed);
     }
   });
+  if (gang.epoch != kNoEpoch) update_activity(gang, boot_now());
 }
 
 }  // namespace plexrl::nodemgr

@@ -141,6 +141,7 @@ Session* Sessions::admit_again(Client& client, const wire::Hello& hello, Job& jo
   session->resume_left = 0;
   session->believed = {};
   session->gate_open = false;
+  session->edge = {};
   return session;
 }
 

@@ -510,9 +510,12 @@ void LeaseKeeper::connected() {
   // Nothing of an earlier connection can still arrive, and a manager that lost its journal counts
   // its generations from the first.
   if (state_ == State::kNone) epoch_ = {};
-  if (!is_busy_) return;
-  is_busy_ = false;  // the new manager starts from idle
-  edge(true, boottime_ns());
+  // A manager takes a process without a lease for idle, and one with a lease for busy, until it
+  // says what it is.
+  if (state_ == State::kNone && !is_busy_) return;
+  const bool is_busy = is_busy_;
+  is_busy_ = !is_busy;
+  edge(is_busy, boottime_ns());
 }
 
 void LeaseKeeper::go_alone() {

@@ -12,6 +12,7 @@ managed: a job with managed memory is not checkpointed, by name; the driver woul
 gang: of two processes the second can't be checkpointed: the first is brought back too.
 helper: the helper is killed when the driver has done its work: it is undone.
 manager: the manager is killed while the job is checkpointed, and the next one brings it back.
+before: the manager is killed before, and the next one still knows that the job is idle.
 unsettled: the manager is killed while its helper works.
 early: the manager is killed when it has told the job's process to leave the driver.
 helping: the manager is killed when it is about to start its helper.
@@ -222,6 +223,17 @@ def manager(sandbox, point="checkpoint_after_away"):
     return "the next manager brought the job back"
 
 
+def before(sandbox):
+    case = Case(sandbox)
+    sandbox.manager.kill()
+    sandbox.wait(sandbox.manager, expected=-signal.SIGKILL)
+    peer, second = case.let_second_in()
+    sandbox.stop_antagonist(peer)
+    sandbox.wait(second)
+    case.end()
+    return "the next manager knew that the job was idle"
+
+
 def unsettled(sandbox):
     return manager(sandbox, "checkpoint_helper_started")
 
@@ -260,8 +272,8 @@ def killed(sandbox):
 
 
 CASES = {"page": page, "leaves": leaves, "frees": frees, "asks": asks, "two": two, "turns": turns, "host": host, "managed": managed,
-         "gang": gang, "helper": helper, "manager": manager, "unsettled": unsettled, "early": early, "helping": helping, "room": room,
-         "returning": returning, "killed": killed}
+         "gang": gang, "helper": helper, "manager": manager, "before": before, "unsettled": unsettled, "early": early,
+         "helping": helping, "room": room, "returning": returning, "killed": killed}
 
 
 if __name__ == "__main__":

@@ -242,6 +242,21 @@ class ClaimTest : public ManagerTest {
   }
 };
 
+TEST_F(ClaimTest, AHolderThatSaysThatItIsIdleIsNotTakenForBusy) {
+  FakeJob job = admit(100 * kMiB);
+  FakeProcess one = join_with(job, {0}, 0);
+  FakeProcess two = join_with(job, {0}, 0);
+  wire::Grant grant = run(one);
+  restart();
+  auto is_idle = [&] { return admin("jobs")["jobs"][0]["gangs"][0]["idle"].get<bool>(); };
+  claim(one, job, grant.epoch);
+  report_idle(one);
+  claim(two, job, grant.epoch);
+  EXPECT_FALSE(is_idle()) << "the second process has not said yet what it is";
+  report_idle(two);
+  EXPECT_TRUE(is_idle());
+}
+
 TEST_F(ClaimTest, TheJournalSaysWhoHasTheLease) {
   FakeJob job_a = admit(100 * kMiB, "a");
   FakeJob job_b = admit(100 * kMiB, "b");
