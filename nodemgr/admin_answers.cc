@@ -14,15 +14,6 @@ namespace {
 
 constexpr int kSchema = 1;
 
-std::string rfc3339(std::int64_t wall_ns) {
-  time_t seconds = wall_ns / 1'000'000'000;
-  tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
-
 Json manager_json(const AdminContext& context) {
   const Node& node = context.node;
   auto uptime = context.now - context.started;
@@ -36,6 +27,8 @@ Json manager_json(const AdminContext& context) {
   json["trace"] = node.trace->run_folder();
   json["trace_lost_records"] = node.trace->lost_records();
   json["journal_ok"] = !node.journal_failed;
+  json["accounts_problem"] =
+      node.accounts_problem.empty() ? Json(nullptr) : Json(node.accounts_problem);
   json["host_budget_bytes"] = node.ledger.host_budget();
   json["host_promised_bytes"] = node.ledger.host_needed();
   json["host_used_bytes"] = node.slabs->bytes_in_use();
@@ -75,7 +68,17 @@ std::string error_line(const AdminContext& context, const std::string& text) {
 
 }  // namespace
 
+std::string rfc3339(std::int64_t wall_ns) {
+  time_t seconds = wall_ns / 1'000'000'000;
+  tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
 bool is_reload(const std::string& request) { return verb_of(request) == "reload"; }
+bool is_usage(const std::string& request) { return verb_of(request) == "usage"; }
 
 std::string admin_outcome(const AdminContext& context, const absl::Status& status,
                           const Job* changed) {
@@ -105,6 +108,9 @@ std::string admin_answer(const AdminContext& context, const std::string& request
     json["gpus"] = gpus_json(context);
   } else if (verb == "memory") {
     add_memory(json, context);
+  } else if (verb == "usage") {
+    const absl::Status status = add_usage(json, context, Json::parse(request, nullptr, false));
+    if (!status.ok()) return error_line(context, message_of(status));
   } else if (verb == "explain") {
     const Json parsed = Json::parse(request, nullptr, false);
     auto word = parsed.find("job");
@@ -114,9 +120,9 @@ std::string admin_answer(const AdminContext& context, const std::string& request
     if (job == nullptr) return error_line(context, cat("no job has the id '", text, "'"));
     json["explain"] = explain_json(context, *job);
   } else {
-    const std::vector<std::string> verbs = {"status", "jobs",     "gpus",   "memory",
-                                            "limits", "explain",  "reload", "pause",
-                                            "resume", "priority", "drain",  "undrain"};
+    const std::vector<std::string> verbs = {"status",   "jobs",  "gpus",   "memory", "limits",
+                                            "explain",  "usage", "reload", "pause",  "resume",
+                                            "priority", "drain", "undrain"};
     std::string nearest = settings::nearest_name(verb, verbs);
     return error_line(context, cat("unknown verb '", verb, "'",
                                    nearest.empty() ? "" : cat(", did you mean '", nearest, "'?")));

@@ -19,11 +19,15 @@ struct AdminContext {
 
 /// One JSON object on one line for a request such as {"verb":"jobs"}: docs/contract.md's `--json`
 /// payloads. What is wrong with a request is said in {"error": …}. Verbs: status jobs gpus memory
-/// limits, explain (with "job": ID).
+/// limits, explain (with "job": ID), usage (perhaps with "since": Unix seconds, "by": "team",
+/// "user" or "job").
 std::string admin_answer(const AdminContext& context, const std::string& request);
 
 /// Is it {"verb":"reload"}? Then the caller reloads, and answers with admin_outcome.
 bool is_reload(const std::string& request);
+/// Is it about the accounts? Then the caller writes what has come about since
+/// (Node::keep_accounts).
+bool is_usage(const std::string& request);
 /// {"done": true}, with the job that was changed, or what went wrong in {"error": …}.
 std::string admin_outcome(const AdminContext& context, const absl::Status& status,
                           const Job* changed = nullptr);

@@ -23,8 +23,13 @@ void add_memory(Json& json, const AdminContext& context);
 /// The teams of the settings file, with what their jobs have.
 Json teams_json(const AdminContext& context);
 
+/// Adds `usage`, what was booked from the request's `since` (Unix seconds) on, by its `by`.
+[[nodiscard]] absl::Status add_usage(Json& json, const AdminContext& context, const Json& request);
+
 double in_seconds(std::chrono::nanoseconds time);
 Json or_null(const std::optional<double>& value);
+/// UTC, whole seconds.
+std::string rfc3339(std::int64_t wall_ns);
 /// The GPUs of a mask, by index.
 Json gpu_list(std::uint64_t mask);
 

@@ -346,6 +346,8 @@ void Jobs::end_if_gone(Job& job) {
   }
   JobKey key = job.key;
   node_.ledger.release(key);
+  node_.account(job);
+  if (node_.accounts != nullptr) node_.accounts->forget(id_text(job.id));
   node_.usage.forget(key);
   node_.slabs->drop_job(key);
   node_.jobs.erase(key);

@@ -96,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& 
 }
 
 Manager::~Manager() {
+  node_.keep_accounts();
   if (node_.trace != nullptr) {
     if (leases_ != nullptr) leases_->trace_open_gaps();
     TraceSession stop;
@@ -137,6 +138,18 @@ absl::Status Manager::take_gpus(const settings::Values& values) {
   return absl::OkStatus();
 }
 
+void Manager::open_accounts() {
+  auto accounts = Accounts::open(cat(node_.options.state_dir, "/accounts.sqlite"),
+                                 wall_now_ns() / 1'000'000'000);
+  if (accounts.ok()) {
+    node_.accounts = *std::move(accounts);
+    return;
+  }
+  node_.accounts_problem = message_of(accounts.status());
+  log_line(LogLevel::kWarning, "accounts",
+           cat(node_.accounts_problem, ": plexrl-ctl usage has nothing to tell"));
+}
+
 void Manager::size_chunks() {
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const auto& [index, gpu] : node_.gpus) smallest = std::min(smallest, gpu.info.total_bytes);
@@ -157,6 +170,7 @@ void Manager::start_parts(const settings::Values& values) {
   trace.max_age = as_seconds(values.duration("trace.max_age"));
   node_.trace = std::make_unique<TraceWriter>(std::move(trace));
 
+  open_accounts();
   node_.profiles = std::make_unique<Profiles>(cat(node_.options.state_dir, "/profiles"));
   leases_ = std::make_unique<Leases>(node_);
   leases_->set_config(policy_config(values));
@@ -221,6 +235,7 @@ std::string Manager::answer_admin(const std::string& request) {
   if (is_reload(request)) {
     return admin_outcome(context, on_reload_ ? on_reload_() : absl::OkStatus());
   }
+  if (is_usage(request)) node_.keep_accounts();
   auto done = admin_act(context, {node_, *jobs_, *leases_}, request);
   return done ? *std::move(done) : admin_answer(context, request);
 }
@@ -250,6 +265,7 @@ void Manager::keep_time() {
   // Wall time may be set while we run: an anchor now and then keeps the two together.
   node_.loop.set_timer(kClockTimer, boot_now() + 60s, [this] {
     node_.trace->add_clock();
+    node_.keep_accounts();
     keep_time();
   });
 }

@@ -65,6 +65,7 @@ class Manager {
   absl::Status take_gpus(const settings::Values& values);
   absl::Status open_sockets();
   void start_parts(const settings::Values& values);
+  void open_accounts();
   void size_chunks();
   void keep_time();
 

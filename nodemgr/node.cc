@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "nodemgr/ids.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
 
@@ -56,6 +57,23 @@ void Node::journal_append(const JournalRecord& record) {
     trace->add(TraceError{"", 0, "journal_failed", message_of(status)});
   }
   journal_failed = !status.ok();
+}
+
+void Node::account(const Job& job) {
+  if (accounts == nullptr || !job.admitted) return;
+  accounts->book({id_text(job.id), job.name, job.user, job.team}, usage.totals(job.key, boot_now()),
+                 wall_now_ns() / 1'000'000'000);
+}
+
+void Node::keep_accounts() {
+  if (accounts == nullptr) return;
+  for (const auto& [key, job] : jobs) account(*job);
+  const absl::Status status = accounts->write();
+  if (!status.ok() && accounts_problem.empty()) {
+    log_line(LogLevel::kWarning, "accounts",
+             cat(message_of(status), ": what jobs use is kept in memory until it can be written"));
+  }
+  accounts_problem = status.ok() ? "" : message_of(status);
 }
 
 void Node::publish(const Job& job) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "nodemgr/accounts.h"
 #include "nodemgr/client.h"
 #include "nodemgr/clock.h"
 #include "nodemgr/event_loop.h"
@@ -176,6 +177,8 @@ struct Node {
   Teams teams;
   Ledger ledger;
   Usage usage{boot_now()};
+  std::unique_ptr<Accounts> accounts;  ///< null: the file could not be opened
+  std::string accounts_problem;        ///< why nothing can be written there; "": it can
   std::unique_ptr<Profiles> profiles;
   std::unique_ptr<Slabs> slabs;
   std::unique_ptr<Journal> journal;
@@ -194,6 +197,10 @@ struct Node {
 
   /// Appends to the journal; a failure is a warning, once, and the node goes on without.
   void journal_append(const JournalRecord& record);
+  /// Books what the job has used since the last time.
+  void account(const Job& job);
+  /// The same for all jobs, and writes it. A failure is a warning, once; it is tried again.
+  void keep_accounts();
   /// Writes the job's figures to the control pages of all its processes.
   void publish(const Job& job);
   /// Writes the sum of `may_leave` to the process's control page.

@@ -65,6 +65,28 @@ double Usage::gpu_time(const Gang& gang, Instant from, Instant to) {
   return in_ns(std::max(Instant{0}, to - from)) * std::popcount(gang.gpus);
 }
 
+void Usage::count(const Gang& gang, Instant to, Totals& totals) {
+  const nanoseconds time = to - gang.since;
+  const double on_gpus = gpu_time(gang, gang.since, to);
+  if (holds(gang.state)) totals.held_gpu_ns += on_gpus;
+  switch (gang.state) {
+    case State::kIdle:
+    case State::kRunning:
+      totals.needed_gpu_ns += on_gpus;
+      totals.alone += time;
+      break;
+    case State::kWaiting:
+      totals.waited += time;
+      [[fallthrough]];
+    case State::kLoading:
+    case State::kDraining:
+      totals.lost += time;
+      break;
+    case State::kOther:
+      break;
+  }
+}
+
 void Usage::stop_work(Gang& gang, Instant at) {
   if (!gang.works) return;
   gang.works = false;
@@ -82,7 +104,7 @@ void Usage::state(JobKey job, std::uint64_t id, std::string_view name, std::uint
   const State next = parse(name);
   if (!is_new) {
     Job& its = jobs_[gang.job];
-    its.spent[gang.state] += now - gang.since;
+    count(gang, now, its.totals);
     if (holds(gang.state)) {
       const double time = gpu_time(gang, gang.since, now);
       its.granted.add(gang.since, now, time);
@@ -158,26 +180,35 @@ Usage::GpuFigures Usage::gpu(int index, Instant now) const {
   return figures;
 }
 
+std::optional<double> Usage::Totals::slowdown_ratio() const {
+  if (alone.count() <= 0) return std::nullopt;
+  return in_ns(alone + lost) / in_ns(alone);
+}
+
+Usage::Totals Usage::totals(JobKey key, Instant now) const {
+  auto it = jobs_.find(key);
+  Totals totals = it == jobs_.end() ? Totals{} : it->second.totals;
+  for (const auto& [id, gang] : gangs_) {
+    if (gang.job == key) count(gang, now, totals);
+  }
+  return totals;
+}
+
 Usage::JobFigures Usage::job(JobKey key, Instant now) const {
   const Instant begin = granted_.window_begin(now);
   auto it = jobs_.find(key);
-  auto spent = it == jobs_.end() ? std::map<State, nanoseconds>{} : it->second.spent;
   double mine = it == jobs_.end() ? 0 : it->second.granted.recent(now);
   double all = granted_.recent(now);
   JobFigures figures;
   for (const auto& [id, gang] : gangs_) {
     const double open = holds(gang.state) ? gpu_time(gang, std::max(gang.since, begin), now) : 0;
     all += open;
-    if (gang.job != key) continue;
-    mine += open;
-    spent[gang.state] += now - gang.since;
+    if (gang.job == key) mine += open;
   }
   if (all > 0) figures.share_ratio = std::clamp(mine / all, 0.0, 1.0);
-  figures.waited = spent[State::kWaiting];
-  const nanoseconds alone = spent[State::kRunning] + spent[State::kIdle];
-  const nanoseconds lost =
-      spent[State::kWaiting] + spent[State::kLoading] + spent[State::kDraining];
-  if (alone.count() > 0) figures.slowdown_ratio = in_ns(alone + lost) / in_ns(alone);
+  const Totals spent = totals(key, now);
+  figures.waited = spent.waited;
+  figures.slowdown_ratio = spent.slowdown_ratio();
   return figures;
 }
 

@@ -79,6 +79,19 @@ class Usage {
   };
   JobFigures job(JobKey key, Instant now) const;
 
+  /// Of all gangs of a job together, since this manager began.
+  struct Totals {
+    double held_gpu_ns = 0;             ///< GPU time under a lease
+    double needed_gpu_ns = 0;           ///< GPU time that it would have held alone: running or idle
+    std::chrono::nanoseconds alone{0};  ///< running or idle: what it would have taken alone
+    std::chrono::nanoseconds lost{0};   ///< waiting, loading or draining
+    std::chrono::nanoseconds waited{0};  ///< of it, waiting
+
+    /// All of its time over that which it would have taken alone; none before it had any.
+    std::optional<double> slowdown_ratio() const;
+  };
+  Totals totals(JobKey key, Instant now) const;
+
  private:
   enum class State { kIdle, kWaiting, kLoading, kRunning, kDraining, kOther };
   struct Gang {
@@ -92,7 +105,7 @@ class Usage {
     Instant idle_since{0};
   };
   struct Job {
-    std::map<State, std::chrono::nanoseconds> spent;
+    Totals totals;
     WindowSum granted{kShareWindow};
   };
   struct Gpu {
@@ -102,6 +115,7 @@ class Usage {
   static bool holds(State state) { return state >= State::kLoading && state <= State::kDraining; }
   static bool runs(State state) { return state == State::kRunning || state == State::kDraining; }
   static double gpu_time(const Gang& gang, Instant from, Instant to);
+  static void count(const Gang& gang, Instant to, Totals& totals);
   void stop_work(Gang& gang, Instant at);
 
   Instant began_;

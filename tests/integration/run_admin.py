@@ -3,6 +3,7 @@
 
 teams: who is no member of a team is refused before the command runs; `plexrl-ctl reload` takes the teams of the file as it is then,
 and a bad file changes nothing.
+usage: GPU time held and saved is booked by job, user and team, over restarts of the manager.
 pause: a paused job gives its GPU back and does no work until it is resumed; priority, drain and undrain beside it.
 """
 import os
@@ -105,7 +106,49 @@ def pause(sandbox):
     return f"the job was paused for {times['paused_s']:.3f} s and then went on"
 
 
-CASES = {"teams": teams, "pause": pause}
+def usage(sandbox):
+    def booked(by, *options):
+        return sandbox.tool("plexrl-ctl", "usage", "--by", by, *options, "--json")["usage"]
+
+    programs = sandbox.build / "tests/integration/programs"
+    sandbox.start_manager()
+    half = sandbox.shared([programs / "half_busy"], "half", PLEXRL_TEST_PEER=sandbox.peer_file)
+    wait_until(lambda: sandbox.peer()["pauses"] == 1, "the program's pause", half)
+    sandbox.wait(sandbox.shared([programs / "memset_kinds"], "other"))
+    rows = {row["name"]: row for row in booked("job")}
+    expect("who has used the GPU", sorted(rows), ["half", "other"])
+    for row in rows.values():
+        if not (row["held_gpu_s"] > 0 and row["slowdown_ratio"] >= 1):
+            raise Failure(f"no figures: {row}")
+    if not rows["half"]["saved_gpu_s"] > 0:
+        raise Failure(f"the other job had the GPU while this one was idle, and nothing was saved: {rows['half']}")
+    sandbox.stop_antagonist()
+    sandbox.wait(half)
+    sandbox.stop_manager()
+
+    sandbox.start_manager()
+    after = {row["name"]: row for row in booked("job")}
+    expect("jobs after a restart", sorted(after), ["half", "other"])
+    for name, row in rows.items():
+        if after[name]["held_gpu_s"] < row["held_gpu_s"]:
+            raise Failure(f"before the restart: {row}, after it: {after[name]}")
+    sandbox.wait(sandbox.shared([programs / "memset_kinds"], "again"))
+    mine, = booked("user")
+    expect("user and jobs", (mine["user"], mine["jobs"]), (ME, 3))
+    status, out, err = ctl(sandbox, "usage", "--by", "job", "--csv")
+    expect("lines of CSV", (status, len(out.splitlines()), err), (0, 4, ""))
+    sandbox.stop_manager()
+
+    (sandbox.state / "accounts.sqlite").write_text("x" * 9000)
+    sandbox.start_manager()
+    status, out, err = ctl(sandbox, "usage")
+    expect("usage of a damaged file", (status, out), (1, ""))
+    expect_in("usage of a damaged file", err, "move it away")
+    sandbox.wait(sandbox.shared([programs / "memset_kinds"], "last"))
+    return "what jobs held is booked over restarts, and a damaged file hinders no job"
+
+
+CASES = {"teams": teams, "pause": pause, "usage": usage}
 
 
 sys.exit(run_case(__doc__, CASES, "link=4GB/s,hbm=40GB/s,ctx=4MiB"))

@@ -80,6 +80,16 @@ Figure format_figure(std::string name, double value) {
   return {name, text};
 }
 
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string cell = "\"";
+  for (const char c : text) {
+    if (c == '"') cell += '"';
+    cell += c;
+  }
+  return cell + "\"";
+}
+
 std::string format_rfc3339(int64_t realtime_ns) {
   constexpr int64_t kSecond = 1'000'000'000;
   int64_t fraction = realtime_ns % kSecond;

@@ -28,6 +28,9 @@ struct Figure {
 /// Ratios are shares, shown in percent, but for slowdown and response, which are factors.
 Figure format_figure(std::string name, double value);
 
+/// A cell of a CSV file (RFC 4180): in quotes where it has to be.
+std::string csv_cell(const std::string& text);
+
 /// RFC 3339 in UTC with nanoseconds: 2026-11-30T09:00:00.000000001Z.
 std::string format_rfc3339(int64_t realtime_ns);
 

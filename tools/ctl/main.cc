@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "absl/time/clock.h"
 #include "tools/cli/driver_search.h"
 #include "tools/cli/exit_status.h"
 #include "tools/cli/installation.h"
@@ -11,6 +12,7 @@
 #include "tools/cli/nearest.h"
 #include "tools/ctl/answer.h"
 #include "tools/ctl/doctor.h"
+#include "tools/ctl/since.h"
 #include "tools/ctl/verbs.h"
 #include "tools/ctl/which_gpu.h"
 
@@ -27,6 +29,7 @@ Examples:
   plexrl-ctl status
   plexrl-ctl memory ppo --json
   plexrl-ctl priority ppo 80
+  plexrl-ctl usage --since 7d --by user --csv
 
 Environment: PLEXRL_SOCKET (the manager's job socket; admin.sock lies beside it), PLEXRL_SIMGPU.
 Exit status: 0 done, 1 failed (doctor: found a problem), 2 wrong usage.
@@ -52,6 +55,8 @@ constexpr Verb kVerbs[] = {
      "memory", "job"},
     {"limits", "every team of the settings file: its weight, members and limits", show_limits,
      nullptr, nullptr},
+    {"usage", "GPU hours held and saved, slowdown, by team, user or job", show_usage, nullptr,
+     nullptr},
     {"explain", "what was decided last about a job, why, and on which figures", show_explain,
      nullptr, nullptr, true},
     {"pause", "a job gives its GPUs back at the next cut and gets none until resumed", show_changed,
@@ -72,11 +77,26 @@ struct CommandLine {
   std::optional<std::string> job;
   std::string simgpu;
   int priority = 0;
+  std::string since = "7d";
+  std::string by = "team";
+  bool csv = false;
 };
 
 int complain(int status, const std::string& what) {
   std::cerr << "plexrl-ctl: " << what << "\n";
   return status;
+}
+
+void declare_usage(CLI::App& command, CommandLine& line) {
+  command
+      .add_option("--since", line.since,
+                  "how long ago (12h), a day (2026-11-01) or a moment (RFC 3339); from the full "
+                  "hour before it (default 7d; 400 days are kept)")
+      ->type_name("TIME");
+  command.add_option("--by", line.by, "team (default), user or job")
+      ->type_name("WHOM")
+      ->check(CLI::IsMember({"team", "user", "job"}));
+  command.add_flag("--csv", line.csv, "comma-separated values on stdout, nothing else");
 }
 
 void declare(CLI::App& app, CommandLine& line) {
@@ -96,6 +116,7 @@ void declare(CLI::App& app, CommandLine& line) {
           ->required()
           ->check(CLI::Range(0, 100));
     }
+    if (verb.show == show_usage) declare_usage(*command, line);
   }
 }
 
@@ -150,6 +171,12 @@ absl::Status select_job(const std::vector<std::string>& sockets, const Verb& ver
 absl::StatusOr<Json> request_of(const std::vector<std::string>& sockets, const Verb& verb,
                                 const CommandLine& line) {
   Json request = {{"verb", verb.name}};
+  if (verb.show == show_usage) {
+    const auto since = parse_since(line.since, absl::ToUnixSeconds(absl::Now()));
+    if (!since.ok()) return since.status();
+    request["since"] = *since;
+    request["by"] = line.by;
+  }
   if (!verb.needs_job) return request;
   const auto jobs = ask(sockets, {{"verb", "jobs"}});
   if (!jobs.ok()) return jobs.status();
@@ -221,14 +248,19 @@ int run(int argc, char** argv) {
   const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
   const auto sockets = admin_sockets(env, *simgpu);
   if (verb.show == show_doctor) return examine(env, *simgpu, sockets, line.json);
+  if (line.csv && line.json) return complain(cli::kUsage, "give --csv or --json, not both");
   const auto request = request_of(sockets, verb, line);
-  if (!request.ok()) return complain(cli::kFailed, std::string(request.status().message()));
+  if (!request.ok()) {
+    const bool is_wrong = absl::IsInvalidArgument(request.status()) && verb.show == show_usage;
+    return complain(is_wrong ? cli::kUsage : cli::kFailed, std::string(request.status().message()));
+  }
   auto answer = ask(sockets, *request);
   if (!answer.ok()) return complain(cli::kFailed, std::string(answer.status().message()));
   if (line.job && verb.filtered) {
     const auto status = select_job(sockets, verb, *line.job, *answer);
     if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
   }
+  if (line.csv) return print(usage_csv(*answer));
   return print(line.json ? answer->dump() + "\n" : verb.show(*answer));
 }
 

@@ -13,6 +13,7 @@ std::string show_gpus(const Json& answer);
 std::string show_memory(const Json& answer);
 std::string show_limits(const Json& answer);
 std::string show_explain(const Json& answer);
+std::string show_usage(const Json& answer);
 /// For verbs that only change something: "done", or the job as it is now.
 std::string show_done(const Json& answer);
 std::string show_changed(const Json& answer);
@@ -21,5 +22,8 @@ std::string show_changed(const Json& answer);
 std::string jobs_table(const Json& jobs);
 std::string gpus_table(const Json& gpus);
 std::string teams_table(const Json& teams);
+
+/// `usage` as CSV: the JSON's keys, then a line for each row.
+std::string usage_csv(const Json& answer);
 
 }  // namespace plexrl::ctl

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/format.h"
 #include "tools/cli/table.h"
 
 namespace plexrl::sim {
@@ -22,15 +23,6 @@ std::string digits(double value) {
   return text;
 }
 std::string digits(const std::optional<double>& value) { return value ? digits(*value) : ""; }
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"') out.push_back('"');
-    out.push_back(c);
-  }
-  return out + "\"";
-}
 
 }  // namespace
 
@@ -143,10 +135,11 @@ std::string to_csv(const Report& report) {
       "name,value,spread,unit,against,goal,better,met,best_known,bound,rounds,simulated\n";
   for (const Row& row : report.rows) {
     std::string met = row.met() ? (*row.met() ? "true" : "false") : "";
-    text += quoted(row.name) + "," + digits(row.value) + "," + digits(row.spread) + "," +
-            quoted(row.unit) + "," + quoted(row.against) + "," + digits(row.goal) + "," +
-            (row.higher_is_better ? "higher" : "lower") + "," + met + "," + digits(row.best_known) +
-            "," + digits(row.bound) + "," + std::to_string(row.rounds) + ",true\n";
+    text += cli::csv_cell(row.name) + "," + digits(row.value) + "," + digits(row.spread) + "," +
+            cli::csv_cell(row.unit) + "," + cli::csv_cell(row.against) + "," + digits(row.goal) +
+            "," + (row.higher_is_better ? "higher" : "lower") + "," + met + "," +
+            digits(row.best_known) + "," + digits(row.bound) + "," + std::to_string(row.rounds) +
+            ",true\n";
   }
   return text;
 }

@@ -1,23 +1,10 @@
 #include "tools/trace/export_csv.h"
 
 #include "absl/strings/str_cat.h"
+#include "tools/cli/format.h"
 #include "tools/trace/report_json.h"
 
 namespace plexrl::trace {
-namespace {
-
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + "\"";
-}
-
-}  // namespace
-
 std::string export_csv(const Model& model) {
   std::string out =
       "job,name,gang,gpus,state,start_mono_ns,end_mono_ns,length_ns,epoch,reason,simulated\r\n";
@@ -32,7 +19,7 @@ std::string export_csv(const Model& model) {
             std::to_string(slice.start_ns), std::to_string(slice.end_ns),
             std::to_string(slice.length_ns()), epoch_text(slice.generation, slice.counter),
             slice.reason}) {
-        out += quoted(cell) + ",";
+        out += cli::csv_cell(cell) + ",";
       }
       out += model.simulated ? "true\r\n" : "false\r\n";
     }

@@ -32,6 +32,9 @@ ANSWERS = {"status": {**HEAD, "manager": {"pid": 41, "generation": 3, "socket": 
                       "host_budget_bytes": 4 << 30, "host_promised_bytes": 2 << 30, "host_used_bytes": 1 << 20,
                       "new_figure_bytes": 3072}, "gpus": [{"index": 0, "holder": "11" * 16, "queue": ["22" * 16, "33" * 16]}]}, "jobs": {**HEAD, "jobs": JOBS}, "gpus": {"error": "GPUs are asleep"},
            "memory": {**HEAD, "memory": MEMORY, "processes": PROCESSES},
+           "usage": {**HEAD, "since": "2026-11-01T00:00:00Z", "until": "2026-11-02T00:00:00Z", "by": "user", "unwritten": None,
+                     "usage": [{"user": "o,b", "jobs": 2, "held_gpu_s": 3600, "needed_gpu_s": 7200.5, "saved_gpu_s": 3600.5,
+                                "slowdown_ratio": 1.04, "wait_s": 90}]},
            "explain": {**HEAD, "explain": {"id": "aa11", "name": "ppo", "text": "", "gangs": [
                {"id": "3", "state": "waiting", "gpus": [0], "text": "it waits for 'eval': quantum over",
                 "decision": {"kind": "wait", "reason": "quantum over", "figures": {"switch_cost_ns": 4e7, "other_gang": 2}},
@@ -136,6 +139,27 @@ class Ctl(Case):
         self.assertEqual(json.loads(out), ANSWERS["explain"])
         for arguments in (["explain"], ["priority", "ppo"], ["priority", "ppo", "101"], ["pause"]):
             self.assertEqual(self.call(CTL, *arguments)[0], 2, arguments)
+
+    def test_usage_is_a_table_in_hours_or_csv_in_seconds(self):
+        self.serve()
+        status, out, err = self.call(CTL, "usage", "--by", "user")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("(simulated GPU)", out)
+        self.assertIn("from 2026-11-01T00:00:00Z to 2026-11-02T00:00:00Z\n", out)
+        self.assertRegex(out, r"o,b +2 +1\.00 +2\.00 +1\.00 +50\.0 % +1\.04x +90\.0 s")
+        status, out, _ = self.call(CTL, "usage", "--by", "user", "--csv")
+        self.assertEqual(out, 'user,jobs,held_gpu_s,needed_gpu_s,saved_gpu_s,slowdown_ratio,wait_s\n"o,b",2,3600,7200.5,3600.5,1.04,90\n')
+
+    def test_usage_refuses_what_is_no_time_and_no_owner(self):
+        self.serve()
+        for arguments, why in ((["--since", "soon"], "'soon' is no time"), (["--since", "7"], "is no time"),
+                               (["--since", "2999-01-01"], "is yet to come"), (["--since", "30000d"], "is before 1970"),
+                               (["--by", "gpu"], "gpu"), (["--csv", "--json"], "not both")):
+            status, out, err = self.call(CTL, "usage", *arguments)
+            self.assertEqual((status, out), (2, ""), arguments)
+            self.assertIn(why, err)
+        for since in ("0s", "12h", "2026-11-01", "2026-11-01T08:00:00Z", "2026-11-01T08:00:00+01:00"):
+            self.assertEqual(self.call(CTL, "usage", "--since", since)[0], 0, since)
 
     def test_no_manager_is_said_with_the_places_tried(self):
         status, out, err = self.call(CTL, "status")
