@@ -1,6 +1,9 @@
 #include "nodemgr/admin_actions.h"
 
+#include <algorithm>
+
 #include "nodemgr/admin_parts.h"
+#include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/log.h"
 #include "nodemgr/recovery.h"
@@ -8,6 +11,8 @@
 
 namespace plexrl::nodemgr {
 namespace {
+
+constexpr std::chrono::nanoseconds kLongestAlone = std::chrono::hours(365 * 24);
 
 absl::StatusOr<Job*> job_of(Node& node, const Json& request) {
   auto word = request.find("job");
@@ -29,6 +34,18 @@ absl::Status set_priority(Job& job, const Json& request) {
   return absl::OkStatus();
 }
 
+absl::Status set_alone(Job& job, const Json& request) {
+  auto number = request.find("alone_ns");
+  const bool is_whole = number != request.end() && number->is_number_integer();
+  const std::int64_t length = is_whole ? number->get<std::int64_t>() : -1;
+  if (length < 0 || length > kLongestAlone.count()) {
+    return invalid("alone_ns is not a whole number of nanoseconds from 0 to those of a year");
+  }
+  job.alone_until =
+      length == 0 ? std::chrono::nanoseconds{0} : boot_now() + std::chrono::nanoseconds(length);
+  return absl::OkStatus();
+}
+
 void record(const AdminActions& actions, const Job& job, const std::string& verb) {
   if (job.admitted) actions.node.journal_append(job_record(job));
   TraceDecision decision;
@@ -36,6 +53,10 @@ void record(const AdminActions& actions, const Job& job, const std::string& verb
   decision.job_id = id_text(job.id);
   decision.reason = "an administrator";
   decision.figures = {{"priority", static_cast<double>(job.priority)}};
+  if (verb == "hold") {
+    const auto length = std::max(job.alone_until - boot_now(), std::chrono::nanoseconds{0});
+    decision.figures.push_back({"alone_ns", static_cast<double>(length.count())});
+  }
   actions.node.trace->add(decision);
   log_line(LogLevel::kInfo, "admin",
            cat(verb, " job='", job.name, "' id=", id_text(job.id), " priority=", job.priority));
@@ -43,12 +64,15 @@ void record(const AdminActions& actions, const Job& job, const std::string& verb
 
 absl::Status change_job(const AdminActions& actions, Job& job, const std::string& verb,
                         const Json& request) {
+  absl::Status status;
   if (verb == "priority") {
-    absl::Status status = set_priority(job, request);
-    if (!status.ok()) return status;
+    status = set_priority(job, request);
+  } else if (verb == "hold") {
+    status = set_alone(job, request);
   } else {
     job.paused = verb == "pause";
   }
+  if (!status.ok()) return status;
   record(actions, job, verb);
   actions.leases.job_changed(job);
   actions.jobs.admit_waiting();
@@ -78,7 +102,9 @@ std::optional<std::string> admin_act(const AdminContext& context, const AdminAct
     set_draining(actions, verb == "drain");
     return admin_outcome(context, absl::OkStatus());
   }
-  if (verb != "pause" && verb != "resume" && verb != "priority") return std::nullopt;
+  if (verb != "pause" && verb != "resume" && verb != "priority" && verb != "hold") {
+    return std::nullopt;
+  }
   absl::StatusOr<Job*> job = job_of(actions.node, request);
   if (!job.ok()) return admin_outcome(context, job.status());
   absl::Status status = change_job(actions, **job, verb, request);

@@ -15,8 +15,9 @@ struct AdminActions {
   Leases& leases;
 };
 
-/// Carries out {"verb":"pause","job":ID}, resume, priority (with "priority": 0..100), drain or
-/// undrain, and steps the policy. The answer is {"done": true, "jobs": [the job as it is now]} or
+/// Carries out {"verb":"pause","job":ID}, resume, priority (with "priority": 0..100), hold
+/// (with "alone_ns": for how long no other job has its GPUs; 0 ends it), drain or undrain, and
+/// steps the policy. The answer is {"done": true, "jobs": [the job as it is now]} or
 /// {"error": …}; none when the verb is another. What is set survives this manager (the journal).
 ///
 /// Who may connect to the administration socket may do all of it, with every job of the node.

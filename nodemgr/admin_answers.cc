@@ -122,7 +122,7 @@ std::string admin_answer(const AdminContext& context, const std::string& request
   } else {
     const std::vector<std::string> verbs = {"status",   "jobs",  "gpus",   "memory", "limits",
                                             "explain",  "usage", "reload", "pause",  "resume",
-                                            "priority", "drain", "undrain"};
+                                            "priority", "hold",  "drain",  "undrain"};
     std::string nearest = settings::nearest_name(verb, verbs);
     return error_line(context, cat("unknown verb '", verb, "'",
                                    nearest.empty() ? "" : cat(", did you mean '", nearest, "'?")));

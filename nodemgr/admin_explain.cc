@@ -103,6 +103,10 @@ Json gang_explained(const AdminContext& context, const LeaseGang& gang, const po
                  ? "; paused by an administrator, but it can't be cut: it goes on until it ends"
                  : "; paused by an administrator: it gets no GPU until plexrl-ctl resume";
   }
+  if (gang.job->alone_until > context.now) {
+    words += cat("; an administrator keeps its GPUs for it alone, for ",
+                 span(gang.job->alone_until - context.now), " more");
+  }
   if (!gang.job->checkpoint_note.empty()) {
     words += cat("; its contexts were not checkpointed: ", gang.job->checkpoint_note);
   }

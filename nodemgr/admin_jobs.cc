@@ -158,6 +158,7 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["priority"] = job.priority;
   json["state"] = job_state(job, phases);
   json["paused"] = job.paused;
+  json["alone_s"] = job.alone_until > now ? Json(in_seconds(job.alone_until - now)) : Json(nullptr);
   json["gangs"] = gangs;
   json["promised_bytes"] = job.admitted ? Json(job.promised_bytes) : Json(nullptr);
   json["hbm_bytes"] = resident + fixed;

@@ -438,6 +438,7 @@ JournalRecord job_record(const Job& job) {
   fields["max_wait_ns"] = cat(job.max_wait.count());
   fields["max_slowdown"] = cat(job.max_slowdown);
   fields["paused"] = cat(job.paused ? 1 : 0);
+  fields["alone_until_ns"] = cat(job.alone_until.count());
   fields["run_pid"] = cat(job.runner_process.pid);
   fields["run_start"] = cat(job.runner_process.start_time_ticks);
   return record;
@@ -462,6 +463,8 @@ std::unique_ptr<Job> job_from(const JournalRecord& record) {
   job->overhead = record.number("overhead");
   job->max_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(record.number("max_wait_ns")));
   job->paused = record.number("paused") != 0;
+  job->alone_until =
+      std::chrono::nanoseconds(static_cast<std::int64_t>(record.number("alone_until_ns")));
   job->max_slowdown = settings::parse_number(record["max_slowdown"]).value_or(0);
   job->runner_process.pid = static_cast<pid_t>(record.number("run_pid"));
   job->runner_process.start_time_ticks = record.number("run_start");

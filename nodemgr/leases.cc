@@ -72,6 +72,7 @@ void Leases::describe(const LeaseGang& gang) {
   event.team = gang.job->team;
   event.max_slowdown = gang.job->max_slowdown;
   event.paused = gang.job->paused;
+  event.alone_until = gang.job->alone_until;
   each(gang, [&](Session& session) { event.exclusive |= !session.exclusive_reason.empty(); });
   events_.push_back(std::move(event));
 }

@@ -48,8 +48,9 @@ struct Job {
   std::uint64_t overhead = 0;       ///< of each process on a GPU, by its profile; 0: not known
   std::uint64_t overhead_seen = 0;  ///< most that one of its processes took, as measured
   bool admitted = false;
-  bool exiting = false;         ///< its plexrl-run got SIGTERM
-  bool paused = false;          ///< by an administrator
+  bool exiting = false;                     ///< its plexrl-run got SIGTERM
+  bool paused = false;                      ///< by an administrator
+  std::chrono::nanoseconds alone_until{0};  ///< since boot: no other job has its GPUs before
   std::string checkpoint_note;  ///< why its last checkpoint was refused or failed; "": it was not
   std::chrono::nanoseconds queued_since{0};
   std::string notice;  ///< last sent while queued

@@ -98,6 +98,7 @@ struct Applier {
     gang.gpus = e.gpus;
     gang.exclusive = e.exclusive;
     set_paused(state, gang, e.paused, now);
+    gang.alone_until = e.alone_until;
   }
 
   void operator()(const GangAdopted& e) {

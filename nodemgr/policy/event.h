@@ -35,6 +35,7 @@ struct GangChanged {
   std::string team = {};
   double max_slowdown = 0;
   bool paused = false;
+  Instant alone_until{0};  ///< no gang of another job runs on its GPUs before
 };
 
 /// After a manager's restart: the gang already holds these GPUs and runs.

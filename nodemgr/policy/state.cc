@@ -20,4 +20,14 @@ Gang* State::holder(int gpu) {
   return nullptr;
 }
 
+const Gang* State::kept_for(GpuMask gpus, const Gang& gang, Instant now) const {
+  if (gang.is_kept_alone(now)) return nullptr;
+  for (const auto& [id, other] : gangs) {
+    if (other.job != gang.job && other.is_kept_alone(now) && (other.gpus & gpus) != 0) {
+      return &other;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace plexrl::nodemgr::policy

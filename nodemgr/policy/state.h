@@ -44,6 +44,7 @@ struct Gang {
   bool exiting = false;
   bool paused = false;  ///< by an administrator: gives its lease back, and gets none until resumed
   Instant paused_since{0};
+  Instant alone_until{0};  ///< by an administrator: no other job runs on its GPUs before
   GpuMask gpus = 0;
 
   Phase phase = Phase::kIdle;
@@ -91,6 +92,7 @@ struct Gang {
 
   /// One that exits is not kept from doing so.
   bool is_kept_paused() const { return paused && !exiting; }
+  bool is_kept_alone(Instant now) const { return now < alone_until && !is_kept_paused(); }
   bool holds_lease() const {
     return phase == Phase::kLoading || phase == Phase::kRunning || phase == Phase::kDraining;
   }
@@ -132,6 +134,9 @@ struct State {
   }
   /// Bytes of `usable` that no gang and no ended process occupies; negative when a GPU is overfull.
   std::int64_t free_bytes(int gpu) const;
+  /// Some gang of another job that GPUs of `gpus` are kept for, or null. Gangs that are both kept
+  /// alone do not keep each other off.
+  const Gang* kept_for(GpuMask gpus, const Gang& gang, Instant now) const;
   /// The gang whose lease covers the GPU, or null.
   Gang* holder(int gpu);
 };

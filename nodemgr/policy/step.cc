@@ -89,7 +89,8 @@ struct Planner {
   void take_back_leases() {
     for (auto& [id, gang] : state.gangs) {
       const bool leaves = gang.absence == Absence::kLeaves;
-      if (!gang.gives_back && !gang.is_kept_paused() && !leaves) continue;
+      const bool kept_off = gang.holds_lease() && state.kept_for(gang.held, gang, now) != nullptr;
+      if (!gang.gives_back && !gang.is_kept_paused() && !leaves && !kept_off) continue;
       if (gang.exclusive || gang.phase != Phase::kRunning) continue;
       if (now < gang.attempt_not_before) {
         wake(gang.attempt_not_before);
@@ -97,6 +98,7 @@ struct Planner {
         Judgement judgement;
         judgement.reason = gang.gives_back ? "lease is not in the journal"
                            : leaves        ? kContextsLeave
+                           : kept_off      ? kKeptAlone
                                            : "paused";
         withdraw(gang, gang, std::move(judgement));
       }
@@ -287,6 +289,12 @@ struct Planner {
       if (gpu.frozen && (waiter.gpus & gpu_bit(index)) != 0) {
         return wait(waiter, kNoGang, "waits for processes of the manager before", {});
       }
+    }
+    if (const Gang* const owner = state.kept_for(waiter.gpus, waiter, now)) {
+      waiter.reserved = false;
+      wake(owner->alone_until);
+      return wait(waiter, owner->id, kKeptAlone,
+                  {{"alone_ns", static_cast<double>((owner->alone_until - now).count())}});
     }
     if (waiter.absence == Absence::kLeaves) {
       return wait(waiter, kNoGang, "its contexts are leaving the GPU", {});

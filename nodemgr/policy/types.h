@@ -33,6 +33,8 @@ struct Figure {
 enum class Phase { kIdle, kWaiting, kLoading, kRunning, kDraining };
 const char* phase_name(Phase phase);
 /// What docs/contract.md calls a gang without a lease that an administrator has paused.
+/// Why a gang does not run, or no longer, while an administrator keeps its GPU for another job.
+inline constexpr const char* kKeptAlone = "an administrator keeps the GPU for another job";
 inline constexpr const char* kPausedName = "paused";
 
 /// Where the contexts of a gang's processes are (driver checkpoints, nodemgr/checkpoints.h).

@@ -47,6 +47,12 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
     result.reason = "holder is loading";
     return result;
   }
+  if (holder.is_kept_alone(now) && !waiter.is_kept_alone(now) && waiter.job != holder.job) {
+    result.at = holder.alone_until;
+    result.reason = kKeptAlone;
+    result.figures = {{"alone_ns", as_figure(holder.alone_until - now)}};
+    return result;
+  }
   Duration cost = switch_cost(state, holder, waiter);
   Duration held_for = quantum(state, cost);
   Duration bound = wait_bound(state, waiter);

@@ -3,6 +3,7 @@
 
 teams: who is no member of a team is refused before the command runs; `plexrl-ctl reload` takes the teams of the file as it is then,
 and a bad file changes nothing.
+hold: a job that is held has its GPU alone, also while it is idle; another waits until that ends.
 usage: GPU time held and saved is booked by job, user and team, over restarts of the manager.
 pause: a paused job gives its GPU back and does no work until it is resumed; priority, drain and undrain beside it.
 """
@@ -106,6 +107,31 @@ def pause(sandbox):
     return f"the job was paused for {times['paused_s']:.3f} s and then went on"
 
 
+def hold(sandbox):
+    programs = sandbox.build / "tests/integration/programs"
+    sandbox.start_manager()
+    half = sandbox.shared([programs / "half_busy"], "half", PLEXRL_TEST_PEER=sandbox.peer_file)
+    wait_until(lambda: sandbox.peer()["pauses"] == 1, "the program's pause", half)
+    for wrong in ([], ["--exclusive", "long"], ["--exclusive", "10"]):
+        expect("wrong usage", ctl(sandbox, "hold", "half", *wrong)[0], 2)
+    expect("hold", ctl(sandbox, "hold", "half", "--exclusive", "1h")[::2], (0, ""))
+    other = sandbox.shared([programs / "memset_kinds"], "other")
+    wait_until(lambda: "keeps the GPU for another job" in ctl(sandbox, "explain", "other")[1], "the other job kept off", other)
+    job, = sandbox.tool("plexrl-ctl", "jobs", "half", "--json")["jobs"]
+    if not 0 < job["alone_s"] <= 3600:
+        raise Failure(f"held for {job['alone_s']} s")
+    if other.poll() is not None:
+        raise Failure("the other job ended, though the GPU was kept for this one")
+    expect("the end of it", ctl(sandbox, "hold", "half", "--exclusive", "0")[::2], (0, ""))
+    sandbox.wait(other)
+    sandbox.stop_antagonist()
+    sandbox.wait(half)
+    sandbox.stop_manager()
+    kinds = [decision["kind"] for decision in sandbox.trace("export", "--format", "json")["decisions"]]
+    expect("decisions of an administrator", kinds.count("hold"), 2)
+    return "while an administrator kept a job's GPU for it, another job waited for it"
+
+
 def usage(sandbox):
     def booked(by, *options):
         return sandbox.tool("plexrl-ctl", "usage", "--by", by, *options, "--json")["usage"]
@@ -148,7 +174,7 @@ def usage(sandbox):
     return "what jobs held is booked over restarts, and a damaged file hinders no job"
 
 
-CASES = {"teams": teams, "pause": pause, "usage": usage}
+CASES = {"teams": teams, "pause": pause, "hold": hold, "usage": usage}
 
 
 sys.exit(run_case(__doc__, CASES, "link=4GB/s,hbm=40GB/s,ctx=4MiB"))

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "absl/time/clock.h"
+#include "nodemgr/settings/values.h"
 #include "tools/cli/driver_search.h"
 #include "tools/cli/exit_status.h"
 #include "tools/cli/installation.h"
@@ -29,11 +30,14 @@ Examples:
   plexrl-ctl status
   plexrl-ctl memory ppo --json
   plexrl-ctl priority ppo 80
+  plexrl-ctl hold ppo --exclusive 10m
   plexrl-ctl usage --since 7d --by user --csv
 
 Environment: PLEXRL_SOCKET (the manager's job socket; admin.sock lies beside it), PLEXRL_SIMGPU.
 Exit status: 0 done, 1 failed (doctor: found a problem), 2 wrong usage.
 )";
+
+constexpr std::string_view kHold = "hold";
 
 struct Verb {
   const char* name;
@@ -63,6 +67,7 @@ constexpr Verb kVerbs[] = {
      nullptr, nullptr, true},
     {"resume", "a paused job takes part again", show_changed, nullptr, nullptr, true},
     {"priority", "a job's priority from now on", show_changed, nullptr, nullptr, true, true},
+    {"hold", "a job's GPUs are its alone for a while", show_changed, nullptr, nullptr, true},
     {"drain", "no new job is admitted; those that run go on until they end", show_done, nullptr,
      nullptr},
     {"undrain", "new jobs are admitted again", show_done, nullptr, nullptr},
@@ -77,6 +82,7 @@ struct CommandLine {
   std::optional<std::string> job;
   std::string simgpu;
   int priority = 0;
+  std::string alone;
   std::string since = "7d";
   std::string by = "team";
   bool csv = false;
@@ -115,6 +121,14 @@ void declare(CLI::App& app, CommandLine& line) {
       command->add_option("N", line.priority, "0 (last) to 100 (first)")
           ->required()
           ->check(CLI::Range(0, 100));
+    }
+    if (verb.name == kHold) {
+      command
+          ->add_option("--exclusive", line.alone,
+                       "for how long (10m): others give its GPUs back at the next cut, and wait; "
+                       "0 ends it")
+          ->type_name("TIME")
+          ->required();
     }
     if (verb.show == show_usage) declare_usage(*command, line);
   }
@@ -168,23 +182,35 @@ absl::Status select_job(const std::vector<std::string>& sockets, const Verb& ver
   return absl::OkStatus();
 }
 
-absl::StatusOr<Json> request_of(const std::vector<std::string>& sockets, const Verb& verb,
-                                const CommandLine& line) {
+// What the command line alone says; an error is wrong usage.
+absl::StatusOr<Json> request_of(const Verb& verb, const CommandLine& line) {
   Json request = {{"verb", verb.name}};
+  if (line.csv && line.json) {
+    return absl::InvalidArgumentError("give --csv or --json, not both");
+  }
   if (verb.show == show_usage) {
     const auto since = parse_since(line.since, absl::ToUnixSeconds(absl::Now()));
     if (!since.ok()) return since.status();
     request["since"] = *since;
     request["by"] = line.by;
   }
-  if (!verb.needs_job) return request;
-  const auto jobs = ask(sockets, {{"verb", "jobs"}});
-  if (!jobs.ok()) return jobs.status();
-  const auto id = find_job(*jobs, *line.job);
-  if (!id.ok()) return id.status();
-  request["job"] = *id;
+  if (verb.name == kHold) {
+    const auto alone = nodemgr::settings::parse_duration(line.alone);
+    if (!alone.ok()) return alone.status();
+    request["alone_ns"] = alone->count();
+  }
   if (verb.needs_priority) request["priority"] = line.priority;
   return request;
+}
+
+absl::Status name_job(const std::vector<std::string>& sockets, const std::string& word,
+                      Json& request) {
+  const auto jobs = ask(sockets, {{"verb", "jobs"}});
+  if (!jobs.ok()) return jobs.status();
+  const auto id = find_job(*jobs, word);
+  if (!id.ok()) return id.status();
+  request["job"] = *id;
+  return absl::OkStatus();
 }
 
 int print(const std::string& text) {
@@ -248,11 +274,11 @@ int run(int argc, char** argv) {
   const Verb& verb = *find_verb(app.get_subcommands().front()->get_name());
   const auto sockets = admin_sockets(env, *simgpu);
   if (verb.show == show_doctor) return examine(env, *simgpu, sockets, line.json);
-  if (line.csv && line.json) return complain(cli::kUsage, "give --csv or --json, not both");
-  const auto request = request_of(sockets, verb, line);
-  if (!request.ok()) {
-    const bool is_wrong = absl::IsInvalidArgument(request.status()) && verb.show == show_usage;
-    return complain(is_wrong ? cli::kUsage : cli::kFailed, std::string(request.status().message()));
+  auto request = request_of(verb, line);
+  if (!request.ok()) return complain(cli::kUsage, std::string(request.status().message()));
+  if (verb.needs_job) {
+    const auto status = name_job(sockets, *line.job, *request);
+    if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
   }
   auto answer = ask(sockets, *request);
   if (!answer.ok()) return complain(cli::kFailed, std::string(answer.status().message()));

@@ -64,6 +64,28 @@ TEST_F(AdminTest, PauseAndPriorityOutliveTheManager) {
   EXPECT_EQ(job_of(job_a)["paused"], false);
 }
 
+TEST_F(AdminTest, AJobThatIsHeldHasItsGpuAloneUntilThatIsTakenBackAlsoUnderTheNextManager) {
+  const std::string id = id_text(job_b.admitted.job);
+  const auto held = tell({{"verb", "hold"}, {"job", id}, {"alone_ns", 3'600'000'000'000}});
+  EXPECT_NEAR(held["jobs"][0]["alone_s"].get<double>(), 3600, 100);
+  pump();
+  drain(a);
+  want(a);
+  EXPECT_FALSE(a.peer.next());
+  EXPECT_THAT(job_of(job_a)["gangs"][0]["waits_for"].dump(),
+              HasSubstr("keeps the GPU for another"));
+  EXPECT_THAT(tell({{"verb", "explain"}, {"job", id}})["explain"]["gangs"][0]["text"].dump(),
+              HasSubstr("keeps its GPUs for it alone"));
+  EXPECT_EQ(job_of(job_a)["alone_s"], nullptr);
+  EXPECT_EQ(tell({{"verb", "hold"}, {"job", id}, {"alone_ns", 0}})["jobs"][0]["alone_s"], nullptr);
+  pump();
+  a.peer.expect<wire::Grant>(Type::kGrant);
+  tell({{"verb", "hold"}, {"job", id}, {"alone_ns", 3'600'000'000'000}});
+  crash_manager();
+  start_manager();
+  EXPECT_GT(job_of(job_b)["alone_s"], 0);
+}
+
 TEST_F(AdminTest, AHigherPriorityTakesTheGpuFromAHolderThatIsBusy) {
   want(b);
   tell({{"verb", "priority"}, {"job", id_text(job_b.admitted.job)}, {"priority", 90}});
@@ -78,6 +100,11 @@ TEST_F(AdminTest, WhatMakesNoSenseIsRefusedAndChangesNothing) {
   EXPECT_THAT(tell({{"verb", "priority"}, {"job", id}, {"priority", 101}})["error"].dump(),
               HasSubstr("from 0 to 100"));
   EXPECT_THAT(tell({{"verb", "priority"}, {"job", id}})["error"].dump(), HasSubstr("priority"));
+  for (const nlohmann::json& length : {nlohmann::json(-1), nlohmann::json(1.5), nlohmann::json()}) {
+    EXPECT_THAT(tell({{"verb", "hold"}, {"job", id}, {"alone_ns", length}})["error"].dump(),
+                HasSubstr("alone_ns"));
+  }
+  EXPECT_EQ(job_of(job_a)["alone_s"], nullptr);
   EXPECT_THAT(tell({{"verb", "pause"}})["error"].dump(), HasSubstr("no job has the id ''"));
   EXPECT_THAT(tell({{"verb", "explain"}, {"job", 3}})["error"].dump(), HasSubstr("no job"));
   EXPECT_THAT(tell({{"verb", "paus"}, {"job", id}})["error"].dump(), HasSubstr("'pause'"));
