@@ -9,6 +9,7 @@ namespace {
 #define PLEXRL_REASON_through(detail) detail
 #define PLEXRL_REASON_gate(detail) nullptr
 #define PLEXRL_REASON_host(detail) nullptr
+#define PLEXRL_REASON_room(detail) nullptr
 #define PLEXRL_REASON_memory(detail) nullptr
 #define PLEXRL_REASON_query(detail) nullptr
 #define PLEXRL_REASON_track(detail) nullptr

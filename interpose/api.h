@@ -25,6 +25,7 @@ enum class ApiClass : uint8_t {
   through,
   gate,
   host,
+  room,
   memory,
   query,
   track,

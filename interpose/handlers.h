@@ -76,6 +76,17 @@ namespace plexrl::shim {
 //     soon as it is free), returning the bytes that were counted, 0 where the key is unknown;
 //     restore where the driver then refused.
 
+//   CUresult gate_again(interpose::GateCall, Call) noexcept;
+//   CUresult host_again(interpose::HostCall, Call) noexcept;
+//     The driver has answered OUT_OF_MEMORY to a `gate` or `host` row, and leave was called: makes
+//     `Call`, which calls the driver once more, as often as that helps. Returns the row's answer.
+//
+//   CUresult call_with_room(Call) noexcept;
+//     The same for `room` rows, with the first call.
+//
+//   CUresult make_counted(const interpose::CountedCall&, Call) noexcept;
+//     And for `took` rows, between count_enter and count_leave.
+//
 // class DriverCall;
 //     Made for as long as a call of any other class but `refuse` and `lookup` lasts; may wait.
 
@@ -92,6 +103,7 @@ void on_unknown_entry(const char* name, int version) noexcept;
 #define PLEXRL_DECLARE_through(symbol, params)
 #define PLEXRL_DECLARE_gate(symbol, params)
 #define PLEXRL_DECLARE_host(symbol, params)
+#define PLEXRL_DECLARE_room(symbol, params)
 #define PLEXRL_DECLARE_took(symbol, params)
 #define PLEXRL_DECLARE_gave(symbol, params)
 #define PLEXRL_DECLARE_lookup(symbol, params)

@@ -14,7 +14,7 @@ template <typename Call, typename Key>
 CUresult count_call(const interpose::CountedCall& counted, Call call, Key key) {
   const CUresult refused = count_enter(counted);
   if (refused != CUDA_SUCCESS) return refused;
-  const CUresult result = call();
+  const CUresult result = make_counted(counted, call);
   count_leave(counted, result == CUDA_SUCCESS ? static_cast<std::uint64_t>(key()) : 0, result);
   return result;
 }

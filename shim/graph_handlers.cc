@@ -23,13 +23,7 @@ CUresult submit(interpose::Api api, CUstream stream, Call call) noexcept {
     gate_leave(gated, result);
     return result;
   };
-  const CUresult result = gated_call();
-  if (result != CUDA_ERROR_OUT_OF_MEMORY) [[likely]]
-    return result;
-  return guarded([&] {
-    const auto current = current_context();
-    return current ? with_room(current->device, gated_call) : result;
-  });
+  return call_with_room(gated_call);
 }
 
 /// Charges what the graph's nodes allocate. False: it is beyond the promise.
@@ -64,17 +58,12 @@ CUresult submit_graph(interpose::Api api, CUgraphExec exec, CUstream stream, Cal
 template <typename Call>
 CUresult instantiate_on_host(interpose::Api api, Call call) noexcept {
   const interpose::HostCall host{api};
-  return guarded([&] {
-    const auto host_call = [&] {
-      const CUresult refused = host_enter(host);
-      if (refused != CUDA_SUCCESS) return refused;
-      const CUresult result = call();
-      host_leave(host, result);
-      return result;
-    };
-    const CUresult result = host_call();
-    const auto current = result == CUDA_ERROR_OUT_OF_MEMORY ? current_context() : std::nullopt;
-    return current ? with_room(current->device, host_call) : result;
+  return call_with_room([&] {
+    const CUresult refused = host_enter(host);
+    if (refused != CUDA_SUCCESS) return refused;
+    const CUresult result = call();
+    host_leave(host, result);
+    return result;
   });
 }
 

@@ -6,14 +6,26 @@
 #include "shim/room.h"
 
 namespace plexrl::shim {
-namespace {
 
 using interpose::UnpageableKind;
 
-/// Host memory is in no GPU: shown, not charged.
-bool is_charged(UnpageableKind kind) noexcept { return kind != UnpageableKind::kHostRegistered; }
+CUresult gate_again(interpose::GateCall gated, CallRef call) noexcept {
+  const auto gated_call = [&] {
+    gate.enter(gated.stream);
+    const CUresult result = call();
+    gate.leave();
+    return result;
+  };
+  return again_with_room(gated_call);
+}
 
-}  // namespace
+CUresult host_again(interpose::HostCall, CallRef call) noexcept {
+  const auto host_call = [&] {
+    const InsideGate inside;
+    return call();
+  };
+  return again_with_room(host_call);
+}
 
 CUresult count_enter(const interpose::CountedCall& call) noexcept {
   return guarded([&] {
@@ -24,9 +36,9 @@ CUresult count_enter(const interpose::CountedCall& call) noexcept {
       if (process != nullptr && !process->devices.charge(device, call.bytes, true)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
       }
-      // Charged, so it is the job's: neighbours leave if the driver has no room. A pool mostly
-      // gives out what it has already.
-      if (process != nullptr && call.kind != UnpageableKind::kPool) {
+      // Charged, so it is the job's: neighbours leave if there is no room (make_counted). The
+      // driver would not say so of managed memory: it puts that on the host.
+      if (process != nullptr && call.kind == UnpageableKind::kManaged) {
         wait_for_room(device, call.bytes);
       }
     }

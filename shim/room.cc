@@ -2,10 +2,14 @@
 
 #include <cerrno>
 #include <ctime>
+#include <functional>
 
 #include "interpose/driver.h"
+#include "interpose/no_cancel.h"
 #include "shim/boottime.h"
+#include "shim/contexts.h"
 #include "shim/gate.h"
+#include "shim/guarded.h"
 #include "shim/process.h"
 
 namespace plexrl::shim {
@@ -36,7 +40,7 @@ void insist(Process& process, const std::function<bool()>& try_once) {
 
 }  // namespace
 
-CUresult with_room(CUdevice device, const std::function<CUresult()>& call) {
+CUresult with_room(CUdevice device, CallRef call) {
   CUresult result = call();
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   Process* const process = Process::start();
@@ -48,6 +52,14 @@ CUresult with_room(CUdevice device, const std::function<CUresult()>& call) {
     return result != CUDA_ERROR_OUT_OF_MEMORY;
   });
   return result;
+}
+
+CUresult again_with_room(CallRef call) noexcept {
+  const interpose::NoCancel whole;
+  return guarded([&] {
+    const auto current = current_context();
+    return current ? with_room(current->device, call) : CUDA_ERROR_OUT_OF_MEMORY;
+  });
 }
 
 void wait_for_room(CUdevice device, std::size_t bytes) {

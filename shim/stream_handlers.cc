@@ -4,6 +4,7 @@
 #include "shim/driver_scope.h"
 #include "shim/guarded.h"
 #include "shim/process.h"
+#include "shim/room.h"
 
 /// The life of streams and captures, as far as activity tracking has to know it. Each driver call
 /// is made under the lock that excludes looks; none of them waits for work.
@@ -14,14 +15,16 @@ namespace {
 template <typename Create>
 CUresult create_stream(CUstream* out, Create create) noexcept {
   return guarded([&] {
-    const auto looks = activity().exclude_looks();
-    const CUresult result = create();
-    if (result == CUDA_SUCCESS && out != nullptr) {
-      CUcontext context = nullptr;
-      driver.cuCtxGetCurrent(&context);
-      activity().stream_created(*out, context);
-    }
-    return result;
+    return call_with_room([&] {
+      const auto looks = activity().exclude_looks();
+      const CUresult result = create();
+      if (result == CUDA_SUCCESS && out != nullptr) {
+        CUcontext context = nullptr;
+        driver.cuCtxGetCurrent(&context);
+        activity().stream_created(*out, context);
+      }
+      return result;
+    });
   });
 }
 

@@ -36,6 +36,22 @@ inline CUresult gate_enter(const GateCall& call) noexcept {
 inline void gate_leave(const GateCall&, CUresult) noexcept {}
 inline CUresult host_enter(const HostCall&) noexcept { return CUDA_SUCCESS; }
 inline void host_leave(const HostCall&, CUresult) noexcept {}
+template <typename Call>
+CUresult gate_again(GateCall, Call) noexcept {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+template <typename Call>
+CUresult host_again(HostCall, Call) noexcept {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+template <typename Call>
+CUresult call_with_room(Call call) noexcept {
+  return call();
+}
+template <typename Call>
+CUresult make_counted(const CountedCall&, Call call) noexcept {
+  return call();
+}
 inline CUresult count_enter(const CountedCall&) noexcept { return CUDA_SUCCESS; }
 inline void count_leave(const CountedCall&, uint64_t, CUresult) noexcept {}
 inline uint64_t count_remove(Api, UnpageableKind, uint64_t) noexcept { return 0; }
@@ -56,6 +72,7 @@ void on_unknown_entry(const char* name, int) noexcept {
 #define DEFINE_through(symbol, params, args)
 #define DEFINE_gate(symbol, params, args)
 #define DEFINE_host(symbol, params, args)
+#define DEFINE_room(symbol, params, args)
 #define DEFINE_took(symbol, params, args)
 #define DEFINE_gave(symbol, params, args)
 #define DEFINE_lookup(symbol, params, args)

@@ -1,5 +1,5 @@
 """driver_api.def has a row for every function that NVIDIA's headers declare, and no other; none simply passes whose parameters name
-device memory or a stream; none that only gives back waits at the gate.
+device memory or a stream; what may need memory for the driver itself waits for room; none that only gives back waits at the gate.
 
 usage: table_check.py COMPILER CUDA_INCLUDE_DIR INTERPOSE_DIR
 
@@ -18,6 +18,13 @@ MEMORY_AND_QUEUES = {"CUstream", "CUdeviceptr", "CUdeviceptr_v1", "CUarray", "CU
 # What the names of functions that only give something back say (docs/architecture.md, invariant 11); and those that submit work.
 GIVES_BACK = re.compile("Destroy|Free|Unload|Release|Unregister|Close|Unmap|Reset|Trim|DisablePeer")
 SUBMITS = {"cuGraphicsUnmapResources", "cuGraphicsUnmapResources_ptsz", "cuGraphAddMemFreeNode"}
+
+# A parameter of these types may have to be loaded first (CUDA_MODULE_LOADING), for which the driver needs HBM; what takes some by
+# itself; and who only counts or gives back.
+LOADED_LATE = re.compile(r"\b(CUfunction|CUkernel|CUmodule|CUlibrary)\b(?!\s*\*)")
+TAKES_ROOM = {"cuCtxSetLimit", "cuEventCreate"}
+LOADS_NOTHING = {"cuModuleGetFunctionCount", "cuModuleUnload", "cuLibraryGetKernelCount", "cuLibraryUnload", "cuKernelGetLibrary",
+                 "cuFuncIsLoaded"}
 
 HEADERS = "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>\n"
 
@@ -94,6 +101,10 @@ def main(compiler, include_dir, interpose_dir):
                     if cls == "pass" and sensitive & set(re.findall(r"\w+", header[name])))
     if silent:
         sys.exit(f"of class pass, but their parameters name memory or streams: give them another class, or `through` and a reason: {silent}")
+    late = {name for name, parameters in header.items() if LOADED_LATE.search(parameters)} - LOADS_NOTHING | TAKES_ROOM
+    failing = sorted(name for name in late if table[name] not in ("room", "gate", "host"))
+    if len(late) < 50 or failing:
+        sys.exit(f"of {len(late)} functions that may need memory of the driver's these fail without room for it: {failing}")
     giving_back = {name for name in set(table) - SUBMITS if GIVES_BACK.search(name)}
     waiting = {name for name in giving_back if table[name] in ("gate", "host")}
     if len(giving_back) < 40 or waiting:

@@ -298,7 +298,8 @@ TEST_F(ProcessTest, AFunctionThatIsLoadedLateWaitsForRoomAsItsModuleWould) {
   CUresult result = CUDA_ERROR_UNKNOWN;
   std::thread job([&] {
     driver_.set_current(context_);
-    result = shim::cuModuleGetFunction(&found, nullptr, "none of this name");
+    result = call_with_room(
+        [&] { return driver.cuModuleGetFunction(&found, nullptr, "none of this name"); });
   });
   manager_.wait_for(wire::Type::kWantLease);
   manager_.grant_and_run();
@@ -307,6 +308,45 @@ TEST_F(ProcessTest, AFunctionThatIsLoadedLateWaitsForRoomAsItsModuleWould) {
   job.join();
   EXPECT_EQ(result, CUDA_ERROR_NOT_FOUND);
   driver_.fail_always("cuModuleGetFunction", CUDA_SUCCESS);
+}
+
+TEST_F(ProcessTest, ALaunchWhoseKernelIsLoadedLateWaitsForRoomInsideTheGate) {
+  allocate(1);
+  hold_lease();
+  std::uint32_t inside = 0;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  std::atomic<bool> may_load{false};
+  std::thread job([&] {
+    driver_.set_current(context_);
+    const auto launch = [&] {
+      inside = Gate::threads_inside();
+      return may_load ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    };
+    result = gate_again({interpose::Api::cuLaunchKernel, CU_STREAM_LEGACY}, launch);
+  });
+  manager_.wait_for(wire::Type::kWantLease);  // holds it, and lacks memory
+  may_load = true;
+  job.join();
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(inside, 1u);
+}
+
+TEST_F(ProcessTest, AStreamWithoutRoomWaitsForTheLeaseAndForNeighboursToLeave) {
+  allocate(1);
+  driver_.fail_always("cuStreamCreate", CUDA_ERROR_OUT_OF_MEMORY);
+  CUstream made = nullptr;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  std::thread job([&] {
+    driver_.set_current(context_);
+    result = shim::cuStreamCreate(&made, 0);
+  });
+  manager_.wait_for(wire::Type::kWantLease);
+  manager_.grant_and_run();
+  manager_.wait_for(wire::Type::kWantLease);
+  driver_.fail_always("cuStreamCreate", CUDA_SUCCESS);
+  job.join();
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(shim::cuStreamDestroy_v2(made), CUDA_SUCCESS);
 }
 
 TEST_F(ProcessTest, WhatStaysTheDriversIsChargedAndReported) {
