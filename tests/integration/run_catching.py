@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What becomes of a process that PlexRL can't wholly see, as the manager has it. Exit 0 passed, 1 failed.
 
-The driver is the simulated one with a launch function of a new name and a newer form of cuLaunchKernel (newer_driver.cc). A
+In the first three the driver is the simulated one with a launch function of a new name and a newer form of cuLaunchKernel (newer_driver.cc). A
 process that has only asked for such a function is shared like any other, and its memory is taken once; from its first call on it
 keeps its GPU, by name, to its end.
 
 unknown_by_name: found with dlsym. unknown_by_version: with cuGetProcAddress. newer_form: cuLaunchKernel as of CUDA 13.2.
+other_cxx_runtime: a program whose C++ runtime is not the system's.
 """
 import os
 import sys
@@ -94,7 +95,26 @@ def newer(way):
     return case
 
 
-CASES = {"unknown_by_name": newer("by_name"), "unknown_by_version": newer("by_version"), "newer_form": newer("newer_form")}
+def other_cxx_runtime(sandbox):
+    """The program finds its own libstdc++.so.6 in front of the system's, which it could not use: as in a conda environment."""
+    sandbox.start_manager()
+    for runtime in ("older", "newer"):
+        folder = sandbox.build / "tests/integration/cxx_runtime" / runtime
+        in_front = ["/bin/sh", "-c", 'LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$0/throws"', folder]
+        alone = sandbox.wait(sandbox.alone(in_front, f"{runtime}_alone")).decode()
+        if f"runtime: {folder}/libstdc++.so.6\n{runtime}, 1 in the process\n" not in alone:
+            raise Failure(f"{runtime}: the program did not get its own runtime: {alone}")
+        shared = sandbox.wait(sandbox.shared(in_front, runtime)).decode()
+        if shared != alone:
+            raise Failure(f"{runtime}: the outputs differ\nalone:\n{alone}\nshared:\n{shared}")
+    sandbox.stop_manager()
+    jobs = {job["name"]: job for job in sandbox.trace("summary", "--json")["summary"]["jobs"]}
+    if any(jobs[runtime]["busy_s"] <= 0 for runtime in ("older", "newer")):
+        raise Failure(f"the GPU was used past the preload: {jobs}")
+    return "an older and a newer libstdc++ in front: exceptions work, and no other runtime is in the process"
+
+
+CASES = {"other_cxx_runtime": other_cxx_runtime, "unknown_by_name": newer("by_name"), "unknown_by_version": newer("by_version"), "newer_form": newer("newer_form")}
 
 if __name__ == "__main__":
     sys.exit(run_case(__doc__, CASES, SPEC))
