@@ -5,6 +5,7 @@ duty: a job uses the simulated GPU about half of the time. plexrl-ctl and the tr
 they must agree however fast the machine is.
 overhead: a process's context takes what the simulated GPU was told (ctx=); the manager measures that, and keeps it for the next run.
 kinds: plexrl-ctl memory names what the driver owns, with its size and reason, and all of its rows together are what the GPU shows.
+pinned: it names memory that others have, by kind and reason, as long as they have it.
 memory: the rows of a process in HBM add up to what the driver shows for it, with all in HBM and with some in the host.
 visible: CUDA_VISIBLE_DEVICES permutes GPUs or names them by UUID, and each is charged for what is on it, by its own index.
 departed: memory of a killed process is free as late as the simulated GPU was told (free_delay=); who needs it waits as long.
@@ -13,7 +14,6 @@ import collections
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -29,6 +29,7 @@ MIPMAPS = 4 * sum((1024 >> n) ** 2 for n in range(6))  # of programs/mipmaps_and
 DRIVER_MEMORY = [("managed_memory", "managed", 6 * MIB, "the driver itself moves it"),
                  ("external_memory", "other", 4 * MIB, "of another API"),
                  ("mipmaps_and_cubes", "array", MIPMAPS, "arrays have a layout that only the driver knows"),
+                 ("graph_left_memory", "graph", 8 * MIB, "nodes of a CUDA graph allocate it"),
                  ("arrays_and_textures", "array", 8 * MIB, "arrays have a layout that only the driver knows")]
 ROUNDS = 0  # of the antagonist, in the page shared with the program (programs/peer.h)
 ROUNDING = 0.02  # the two reports begin to count some milliseconds apart
@@ -144,6 +145,11 @@ def overhead(sandbox):
 
 BALLAST = 20 * MIB  # as those with a second process choose it themselves
 # Programs, and the kinds of their memory in their first pause beside the ballast, which is "alloc", and the context.
+# Ways of programs/pinned_kinds.cc, and the kind and reason of the memory meanwhile.
+PINNED_BYTES = 6 * MIB
+PINNED = {"dma_buf": ("rdma", "exported as a dma-buf"), "sync_memops": ("alloc", "attribute SYNC_MEMOPS set"),
+          "multicast": ("vmm", "bound to a multicast object"), "nccl_memory": ("nccl", "allocated by ncclMemAlloc"),
+          "nccl_buffer": ("nccl", "registered with NCCL"), "nccl_window": ("nccl", "registered with NCCL")}
 OF_MANY_KINDS = {"expandable_segments": {"vmm"}, "graph_memory": set(), "ipc_memory": {"ipc"}, "managed_memory": {"managed"},
                  "memory_pools": {"pool"}, "module_variables": set(), "own_mappings": {"vmm"},
                  "pinned_host_memory": {"host_registered"}, "several_contexts": set(), "shared_handles": set(),
@@ -155,13 +161,14 @@ def add_up(sandbox, kinds):
     sandbox.last = answer = sandbox.tool("plexrl-ctl", "memory", "--json")
     sums, found = collections.Counter(), collections.Counter()
     for row in answer["memory"]:
-        sums[row["pid"]] += row["bytes"] if row["tier"] == "hbm" else 0
+        sums[row["pid"], row["gpu"]] += row["bytes"] if row["tier"] == "hbm" else 0
         found[row["kind"]] += row["bytes"]
     if found["alloc"] < BALLAST or not {*found} >= kinds or any("set aside" in (row["reason"] or "") for row in answer["memory"]):
         return False
-    told = {process["pid"]: (process["driver_bytes"], process["accounted_bytes"]) for process in answer["processes"]}
-    answer["gpu"] = {pid: gpu_bytes(sandbox, pid) for pid in told}
-    return told == {pid: (answer["gpu"][pid], sums[pid]) for pid in sums}
+    told = {(process["pid"], process["gpu"]): (process["driver_bytes"], process["accounted_bytes"]) for process in answer["processes"]}
+    gpu = {key: sandbox.gpu_bytes(*key) for key in told}
+    answer["gpu"] = [*gpu.items()]
+    return told == {key: (gpu[key], sums[key]) for key in sums}
 
 
 def memory(sandbox):
@@ -189,6 +196,33 @@ def memory(sandbox):
     return f"{len(OF_MANY_KINDS)} programs, and two that don't fit together: every byte that the GPU shows is in a row"
 
 
+def pinned(sandbox):
+    """Each way is looked at while others have the memory, and when they have it no more."""
+    sandbox.gpus, sandbox.more_spec = 2, f"{SPEC},sm=90"
+    sandbox.start_manager()
+    nccl = sandbox.build / "tests/integration/nccl"
+    for way, (kind, reason) in PINNED.items():
+        peer = sandbox.make_peer(f"{way}.peer")
+        program = sandbox.shared(["/bin/sh", "-c", 'LD_LIBRARY_PATH="$0:$LD_LIBRARY_PATH" exec "$@"', nccl,
+                                  sandbox.build / "tests/integration/programs/pinned_kinds", way], way, PLEXRL_TEST_BALLAST=BALLAST,
+                                 PLEXRL_TEST_PEER=peer)
+
+        def pinned_rows_are(expected):
+            sandbox.last = rows = sandbox.memory_rows()
+            found = [(row["kind"], row["bytes"], row["tier"], row["reason"]) for row in rows if row["pageable"] == "pinned"]
+            return found == expected and add_up(sandbox, set())
+
+        its_row = [(kind, PINNED_BYTES, "hbm", reason)]
+        wait_until(lambda row=its_row: pinned_rows_are(row), f"{way}: a row {its_row}, and all that the GPU shows is in a row", program,
+                   lambda: sandbox.last)
+        sandbox.end_pause(program, peer, 1)
+        wait_until(lambda: pinned_rows_are([]), f"{way}: no row any more", program, lambda: sandbox.last)
+        sandbox.end_pause(program, peer, 2)
+        sandbox.wait(program)
+        wait_until(lambda: not sandbox.ask_manager("jobs")["jobs"], f"{way} has gone")
+    return f"{len(PINNED)} ways in which others get hold of memory: pinned by kind and reason as long as they have it"
+
+
 def wait_until_told(condition, sandbox, program):
     sandbox.last = None
     wait_until(condition, "the rows add up", program, lambda: sandbox.last)
@@ -208,7 +242,7 @@ def visible(sandbox):
         def charged_rightly(its=gpu):
             sandbox.last = answer = sandbox.tool("plexrl-ctl", "memory", "--json")
             told = sum(row["bytes"] for row in answer["memory"] if row["tier"] == "hbm")
-            return ({row["gpu"] for row in answer["memory"]} == {its} and BALLAST < told == gpu_bytes(sandbox, answer["memory"][0]["pid"], its))
+            return ({row["gpu"] for row in answer["memory"]} == {its} and BALLAST < told == sandbox.gpu_bytes(answer["memory"][0]["pid"], its))
 
         wait_until_told(charged_rightly, sandbox, program)
         sandbox.stop_antagonist()
@@ -237,17 +271,6 @@ def departed(sandbox):
     return f"the second job got the GPU {waited:.3f} s after the first one's death (free_delay {FREE_DELAY_S} s)"
 
 
-def rows_of(sandbox):
-    return sandbox.tool("plexrl-ctl", "memory", "--json")["memory"]
-
-
-def gpu_bytes(sandbox, pid, gpu=0):
-    """What the simulated GPU itself counts of a process."""
-    told = json.loads(subprocess.run([sandbox.build / "lib/plexrl/simgpu/simgpu-stat", f"{sandbox.name}-shared", "--json"], check=True,
-                                     env=sandbox.environment(), stdout=subprocess.PIPE).stdout)
-    return next(process["bytes"] for process in told["gpus"][gpu]["processes"] if process["pid"] == pid)
-
-
 def end_pauses(sandbox, job):
     """Plays the neighbour until the job ends."""
     deadline = time.monotonic() + PATIENCE_S
@@ -267,16 +290,16 @@ def kinds(sandbox):
             if job.poll() is not None:
                 sandbox.wait(job)
                 raise Failure(f"{program} ended without a pause")
-            return any(row["kind"] == kind and row["bytes"] >= least for row in rows_of(sandbox))
+            return any(row["kind"] == kind and row["bytes"] >= least for row in sandbox.memory_rows())
 
         wait_until(row_shown, f"{program}: a row of kind {kind} with at least {least} bytes")
 
         def rows_are_the_gpus():
-            rows = [row for row in rows_of(sandbox) if row["tier"] == "hbm"]
-            return sum(row["bytes"] for row in rows) == gpu_bytes(sandbox, rows[0]["pid"])
+            rows = [row for row in sandbox.memory_rows() if row["tier"] == "hbm"]
+            return sum(row["bytes"] for row in rows) == sandbox.gpu_bytes(rows[0]["pid"])
 
         wait_until(rows_are_the_gpus, f"{program}: the rows are together what the GPU shows of the process")
-        row = next(row for row in rows_of(sandbox) if row["kind"] == kind)
+        row = next(row for row in sandbox.memory_rows() if row["kind"] == kind)
         if row["tier"] != "hbm" or row["pageable"] != "no" or reason not in row["reason"]:
             raise Failure(f"{program}: {row}")
         found.append(f"{kind} {row['bytes']} bytes")
@@ -286,7 +309,7 @@ def kinds(sandbox):
     return "plexrl-ctl memory: " + ", ".join(found)
 
 
-CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "memory": memory, "visible": visible, "departed": departed}
+CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "pinned": pinned, "memory": memory, "visible": visible, "departed": departed}
 
 
 sys.exit(run_case(__doc__, CASES, SPEC))

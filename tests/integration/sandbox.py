@@ -23,7 +23,7 @@ PATIENCE_S = float(os.environ.get("PLEXRL_TEST_PATIENCE_S", 600))
 LOOK_S = 0.02  # between two looks at the manager
 # antagonist_rounds, program_pauses, stop, is_watched, looks, evicted_look: programs/peer.h
 _PEER = struct.Struct("<QQQQQQ")
-_STOP, _IS_WATCHED, _LOOKS, _EVICTED_LOOK = (8 * word for word in range(2, 6))
+_ROUNDS, _, _STOP, _IS_WATCHED, _LOOKS, _EVICTED_LOOK = (8 * word for word in range(6))
 
 
 class Failure(Exception):
@@ -162,6 +162,15 @@ class Sandbox:
             with connection.makefile() as answer:
                 return json.loads(answer.readline())
 
+    def memory_rows(self):
+        return self.tool("plexrl-ctl", "memory", "--json")["memory"]
+
+    def gpu_bytes(self, pid, gpu=0):
+        """What the simulated GPU itself counts of a process."""
+        told = json.loads(subprocess.run([self.build / "lib/plexrl/simgpu/simgpu-stat", f"{self.name}-shared", "--json"], check=True,
+                                         env=self.environment(), stdout=subprocess.PIPE).stdout)
+        return next(process["bytes"] for process in told["gpus"][gpu]["processes"] if process["pid"] == pid)
+
     def stop_manager(self):
         if self.manager is not None and self.manager.poll() is None:
             self.manager.send_signal(signal.SIGTERM)
@@ -182,6 +191,15 @@ class Sandbox:
         with open(peer_file or self.peer_file, "r+b", buffering=0) as page:
             page.seek(offset)
             page.write(struct.pack("<Q", value))
+
+    def end_pause(self, program, peer_file, pauses):
+        """Plays the neighbour until the program has ended so many of its pauses, or itself."""
+        def is_over():
+            peer = self.peer(peer_file)
+            self.set_peer(_ROUNDS, peer["rounds"] + 1, peer_file)
+            return peer["pauses"] >= pauses or program.poll() is not None
+
+        wait_until(is_over, f"{program.name}: the end of its pause {pauses}")
 
     def stop_antagonist(self, peer_file=None):
         self.set_peer(_STOP, 1, peer_file)

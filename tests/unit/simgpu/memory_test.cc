@@ -114,6 +114,23 @@ TEST_F(MemoryTest, WhatIsNoMemoryIsRefusedAtTheCall) {
   EXPECT_EQ(CUDA_SUCCESS, cuMemFree(0));
 }
 
+TEST_F(MemoryTest, ADescriptorForOtherDriversIsGivenOfWholePagesThatAreMapped) {
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAlloc(&memory, 2 * kMiB));
+  constexpr auto kDmaBuf = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+  int fd = -1;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            cuMemGetHandleForAddressRange(&fd, memory + 1, kMiB, kDmaBuf, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemGetHandleForAddressRange(&fd, memory, 100, kDmaBuf, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            cuMemGetHandleForAddressRange(&fd, memory, 4 * kMiB, kDmaBuf, 0));
+  EXPECT_EQ(-1, fd);
+  ASSERT_EQ(CUDA_SUCCESS, cuMemGetHandleForAddressRange(&fd, memory + kMiB, kMiB, kDmaBuf, 0));
+  EXPECT_EQ(0, close(fd));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFree(memory));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemGetHandleForAddressRange(&fd, memory, kMiB, kDmaBuf, 0));
+}
+
 TEST_F(MemoryTest, AnAsynchronousCopyHasASmallPageableSourceBeforeItReturns) {
   unsigned value = 5;
   ASSERT_EQ(CUDA_SUCCESS, cuMemcpyHtoDAsync(words_, &value, 4, stream_));
