@@ -103,7 +103,7 @@ void Jobs::submit(Client& client, const Packet& packet) {
   job->user = user_name(client.uid);
   if (!join_team(*job, why)) return refuse(client, packet.request, *job, why);
   job->queued_since = boot_now();
-  job->overhead = node_.profiles->overhead(job->uid, job->name);
+  remember(*job);
   job->runner = &client;
   job->runner_process = {client.pid, start_time_of(client.pid).value_or(0)};
   job->runner_pidfd = open_process(job->runner_process);
@@ -256,7 +256,7 @@ void Jobs::resume(Client& client, const Packet& packet) {
     made->secret = body.secret;
     made->uid = client.uid;
     made->user_namespace = user_namespace_of(client.pid);
-    made->overhead = node_.profiles->overhead(made->uid, made->name);
+    remember(*made);
     Admission admission = node_.ledger.judge(made->gpus, made->wanted_bytes, made->overhead);
     made->promised_bytes = admission.promised;
     made->admitted = true;
@@ -280,6 +280,7 @@ void Jobs::resume(Client& client, const Packet& packet) {
 void Jobs::restore(std::unique_ptr<Job> job) {
   job->key = node_.next_key++;
   job->user = user_name(job->uid);
+  job->gaps_known = node_.profiles->known(job->uid, job->name).gaps;
   node_.ledger.admit(job->key, job->gpus, job->promised_bytes, job->overhead);
   Job& added = *(node_.jobs[job->key] = std::move(job));
   if (added.runner_process.pid != 0) {
@@ -401,10 +402,31 @@ void Jobs::look_again_soon() {
   });
 }
 
-void Jobs::learn(const Job& job) {
+void Jobs::remember(Job& job) const {
+  Profiles::Known known = node_.profiles->known(job.uid, job.name);
+  job.overhead = known.overhead;
+  job.gaps_known = std::move(known.gaps);
+}
+
+void Jobs::learn(Job& job) {
+  keep_gaps(job);
   if (job.overhead_seen == 0) return;
   absl::Status status = node_.profiles->learn(job.uid, job.name, job.overhead_seen);
-  if (status.ok()) return;
+  if (!status.ok()) warn(job, status);
+}
+
+void Jobs::keep_gaps() {
+  for (auto& [key, job] : node_.jobs) keep_gaps(*job);
+}
+
+void Jobs::keep_gaps(Job& job) {
+  if (job.gaps_are_kept) return;
+  const absl::Status status = node_.profiles->learn(job.uid, job.name, job.gaps_seen);
+  job.gaps_are_kept = true;  // or tried: once more when there is more
+  if (!status.ok()) warn(job, status);
+}
+
+void Jobs::warn(const Job& job, const absl::Status& status) {
   log_line(LogLevel::kWarning, "jobs",
            cat("profile of job='", job.name, "' not kept: ", message_of(status), ", ignoring"));
 }

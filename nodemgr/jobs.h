@@ -28,6 +28,8 @@ class Jobs {
   void restore(std::unique_ptr<Job> job);
   /// Names the restored jobs in the new trace; no plexrl-run may be left that would.
   void trace_restored();
+  /// Keeps what jobs have taught about their gaps, for their next runs and the next manager.
+  void keep_gaps();
   /// Looks at the queue again; figures may have changed.
   void admit_waiting();
 
@@ -45,7 +47,10 @@ class Jobs {
   void watch_survivor(Job& job);
   void look_again_soon();
   void watch_runner(Job& job);
-  void learn(const Job& job);
+  void remember(Job& job) const;
+  void learn(Job& job);
+  void keep_gaps(Job& job);
+  static void warn(const Job& job, const absl::Status& status);
 
   Node& node_;
   std::function<void()> idle_;

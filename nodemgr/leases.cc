@@ -75,6 +75,20 @@ void Leases::describe(const LeaseGang& gang) {
   event.alone_until = gang.job->alone_until;
   each(gang, [&](Session& session) { event.exclusive |= !session.exclusive_reason.empty(); });
   events_.push_back(std::move(event));
+  const policy::GapProfile* const known = find_gaps(gang.job->gaps_known, gang.gpus);
+  if (known != nullptr) events_.push_back(policy::GangRemembered{gang.id, *known});
+}
+
+void Leases::note_gaps(LeaseGang& gang) {
+  const policy::Gang* state = state_of(gang.id);
+  if (state == nullptr || state->gaps_shown == gang.gaps_noted) return;
+  gang.gaps_noted = state->gaps_shown;
+  gang.job->gaps_seen[gang.gpus] = state->profile;
+  gang.job->gaps_are_kept = false;
+}
+
+void Leases::note_gaps() {
+  for (auto& [id, gang] : gangs_) note_gaps(gang);
 }
 
 void Leases::memory_event(const LeaseGang& gang, int gpu) {
@@ -177,6 +191,7 @@ void Leases::leave(Session& session) {
   if (gang == nullptr) return;
   gang->sessions.erase(session.id);
   if (gang->sessions.empty()) {
+    note_gaps(*gang);
     events_.push_back(policy::GangGone{gang->id});
     if (gang->epoch != kNoEpoch) switches_.revoked(who(*gang), gang->gpus, boot_now());
     switches_.gone(who(*gang), boot_now());

@@ -27,6 +27,7 @@ struct LeaseGang {
   bool loading = false;
   bool held_back = false;  ///< granted, and not sent before its contexts are back on the GPUs
   std::chrono::nanoseconds created{0};
+  std::uint64_t gaps_noted = 0;  ///< of its policy state: gaps_shown that the job knows of
   std::chrono::nanoseconds not_checkpointed_before{0};
   int failed_checkpoints = 0;  ///< in a row
   std::string traced_state;
@@ -112,6 +113,9 @@ class Leases {
   /// Lets the policy decide and carries it out; sets the loop's policy timer.
   void step();
 
+  /// Notes in each job what its gangs have shown of their gaps.
+  void note_gaps();
+
   const policy::State& state() const { return state_; }
   /// What the policy knows of a gang; null: nothing.
   const policy::Gang* state_of(policy::GangId id) const {
@@ -135,6 +139,7 @@ class Leases {
   void settle(LeaseGang& gang);
   void merge(LeaseGang& into, LeaseGang& from);
   void describe(const LeaseGang& gang);
+  void note_gaps(LeaseGang& gang);
   void memory_event(const LeaseGang& gang, int gpu);
   void update_wants(LeaseGang& gang);
   void update_activity(LeaseGang& gang, std::chrono::nanoseconds at);

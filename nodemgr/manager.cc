@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& 
 }
 
 Manager::~Manager() {
-  node_.keep_accounts();
+  keep_what_was_learned();
   if (node_.trace != nullptr) {
     if (leases_ != nullptr) leases_->trace_open_gaps();
     TraceSession stop;
@@ -261,11 +261,18 @@ int Manager::run_once(std::chrono::nanoseconds longest) {
   return served;
 }
 
+void Manager::keep_what_was_learned() {
+  node_.keep_accounts();
+  if (leases_ == nullptr || jobs_ == nullptr) return;
+  leases_->note_gaps();
+  jobs_->keep_gaps();
+}
+
 void Manager::keep_time() {
   // Wall time may be set while we run: an anchor now and then keeps the two together.
   node_.loop.set_timer(kClockTimer, boot_now() + 60s, [this] {
     node_.trace->add_clock();
-    node_.keep_accounts();
+    keep_what_was_learned();
     keep_time();
   });
 }

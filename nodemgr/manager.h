@@ -68,6 +68,7 @@ class Manager {
   void open_accounts();
   void size_chunks();
   void keep_time();
+  void keep_what_was_learned();
 
   void accept_all();
   void receive(Client& client);

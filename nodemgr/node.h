@@ -47,6 +47,9 @@ struct Job {
   double max_slowdown = 0;
   std::uint64_t overhead = 0;       ///< of each process on a GPU, by its profile; 0: not known
   std::uint64_t overhead_seen = 0;  ///< most that one of its processes took, as measured
+  GangGaps gaps_known;              ///< of its earlier runs
+  GangGaps gaps_seen;               ///< of this one, what was known included
+  bool gaps_are_kept = true;        ///< nothing new in gaps_seen since it was written
   bool admitted = false;
   bool exiting = false;                     ///< its plexrl-run got SIGTERM
   bool paused = false;                      ///< by an administrator

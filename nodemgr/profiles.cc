@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <bit>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "nodemgr/gaps_json.h"
 #include "nodemgr/settings/cat.h"
 
 namespace plexrl::nodemgr {
@@ -36,50 +38,91 @@ std::string file_name(const std::string& name) {
   return text + ".json";
 }
 
-}  // namespace
-
-std::string Profiles::path(uid_t uid, const std::string& name) const {
-  return cat(folder_, "/", uid, "/", file_name(name));
+/// The file's object; an empty one where there is none that can be read.
+Json read(const std::string& path) {
+  std::ifstream file(path);
+  Json profile = file ? Json::parse(file, nullptr, false) : Json();
+  return profile.is_object() ? profile : Json::object();
 }
 
-std::uint64_t Profiles::known(uid_t uid, const std::string& name) const {
-  std::ifstream file(path(uid, name));
-  if (!file) return 0;
-  Json profile = Json::parse(file, nullptr, false);
-  if (!profile.is_object()) return 0;
-  auto bytes = profile.find("overhead_bytes");
-  if (bytes == profile.end() || !bytes->is_number_unsigned()) return 0;
-  auto known = bytes->get<std::uint64_t>();
-  return known <= kMost ? known : 0;
-}
-
-std::uint64_t Profiles::overhead(uid_t uid, const std::string& name) const {
-  std::uint64_t bytes = known(uid, name);
-  return bytes == 0 ? 0 : (bytes + bytes / 8 + kRound - 1) / kRound * kRound;
-}
-
-absl::Status Profiles::learn(uid_t uid, const std::string& name, std::uint64_t seen) {
-  std::uint64_t before = known(uid, name);
-  std::uint64_t now = seen < before ? before - (before - seen) / 4 : std::min(seen, kMost);
-  if (now == before) return absl::OkStatus();
-  std::string to = path(uid, name);
-  std::string fresh = to + ".new";
+absl::Status write(const std::string& path, const Json& profile) {
+  const std::string fresh = path + ".new";
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(to).parent_path(), error);
-  if (error) return failed(to, ": ", error.message());
-  Json profile;
-  profile["schema"] = kSchema;
-  profile["name"] = name;
-  profile["overhead_bytes"] = now;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error) return failed(path, ": ", error.message());
   std::ofstream file(fresh);
-  file << profile.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  file << profile.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
   file.close();
   if (!file) {
     std::filesystem::remove(fresh, error);
     return failed(fresh, ": can't be written");
   }
-  std::filesystem::rename(fresh, to, error);
-  return error ? failed(to, ": ", error.message()) : absl::OkStatus();
+  std::filesystem::rename(fresh, path, error);
+  return error ? failed(path, ": ", error.message()) : absl::OkStatus();
+}
+
+std::uint64_t overhead_in(const Json& profile) {
+  auto bytes = profile.find("overhead_bytes");
+  if (bytes == profile.end() || !bytes->is_number_unsigned()) return 0;
+  const auto known = bytes->get<std::uint64_t>();
+  return known <= kMost ? known : 0;
+}
+
+GangGaps gaps_in(const Json& profile) {
+  auto gangs = profile.find("gangs");
+  return gangs == profile.end() ? GangGaps{} : gaps_from(*gangs);
+}
+
+Json made(const std::string& name, std::uint64_t overhead, const GangGaps& gaps) {
+  Json profile;
+  profile["schema"] = kSchema;
+  profile["name"] = name;
+  profile["overhead_bytes"] = overhead;
+  profile["gangs"] = gaps_json(gaps);
+  return profile;
+}
+
+}  // namespace
+
+const policy::GapProfile* find_gaps(const GangGaps& gaps, std::uint64_t gpus) {
+  if (auto exact = gaps.find(gpus); exact != gaps.end()) return &exact->second;
+  const policy::GapProfile* found = nullptr;
+  for (const auto& [others, profile] : gaps) {
+    if (std::popcount(others) != std::popcount(gpus)) continue;
+    if (found != nullptr) return nullptr;
+    found = &profile;
+  }
+  return found;
+}
+
+std::string Profiles::path(uid_t uid, const std::string& name) const {
+  return cat(folder_, "/", uid, "/", file_name(name));
+}
+
+Profiles::Known Profiles::known(uid_t uid, const std::string& name) const {
+  const Json profile = read(path(uid, name));
+  const std::uint64_t bytes = overhead_in(profile);
+  Known known;
+  known.overhead = bytes == 0 ? 0 : (bytes + bytes / 8 + kRound - 1) / kRound * kRound;
+  for (const auto& [gpus, gaps] : gaps_in(profile)) known.gaps[gpus] = gaps.remembered();
+  return known;
+}
+
+absl::Status Profiles::learn(uid_t uid, const std::string& name, std::uint64_t seen) {
+  const std::string to = path(uid, name);
+  const Json profile = read(to);
+  const std::uint64_t before = overhead_in(profile);
+  const std::uint64_t now = seen < before ? before - (before - seen) / 4 : std::min(seen, kMost);
+  if (now == before) return absl::OkStatus();
+  return write(to, made(name, now, gaps_in(profile)));
+}
+
+absl::Status Profiles::learn(uid_t uid, const std::string& name, const GangGaps& gaps) {
+  const std::string to = path(uid, name);
+  const Json profile = read(to);
+  GangGaps all = gaps_in(profile);
+  for (const auto& [gpus, shown] : gaps) all[gpus] = shown;
+  return write(to, made(name, overhead_in(profile), all));
 }
 
 }  // namespace plexrl::nodemgr

@@ -49,6 +49,7 @@ void end_gap(Gang& gang, Instant at) {
   if (!gang.in_gap) return;
   gang.in_gap = false;
   gang.profile.add(gang.burst_before, std::max(Duration{0}, at - gang.gap_since));
+  ++gang.gaps_shown;
 }
 
 void begin_gap(Gang& gang, Instant at) {
@@ -108,6 +109,11 @@ struct Applier {
     gang->wants = false;
     gang->gives_back = e.unproven;
     run(*gang, now);
+  }
+
+  void operator()(const GangRemembered& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang != nullptr && gang->gaps_shown == 0) gang->profile = e.profile;
   }
 
   void operator()(const GangGone& e) {

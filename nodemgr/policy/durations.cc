@@ -8,13 +8,13 @@ namespace {
 
 constexpr double kShortestNs = 1e5;
 constexpr double kBinsPerOctave = 4;
-constexpr int kLastBin = 120;  // 0.1 ms · 2^30: some thirty hours
 constexpr double kKept = 63.0 / 64.0;
 constexpr double kForgottenBelow = 1e-3;
 
 int bin_of(double ns) {
   if (ns <= kShortestNs) return 0;
-  return std::min(kLastBin, 1 + static_cast<int>(std::log2(ns / kShortestNs) * kBinsPerOctave));
+  return std::min(Durations::kLastBin,
+                  1 + static_cast<int>(std::log2(ns / kShortestNs) * kBinsPerOctave));
 }
 
 Duration as_duration(double ns) { return Duration(static_cast<std::int64_t>(ns)); }
@@ -30,6 +30,13 @@ void Durations::add(Duration sample) {
   Bin& bin = bins_[bin_of(ns)];
   bin.weight += 1;
   bin.mean_ns += (ns - bin.mean_ns) / bin.weight;
+}
+
+Durations Durations::limited_to(double most) const {
+  Durations limited = *this;
+  const double factor = std::min(1.0, most / std::max(most, weight()));
+  for (auto& [number, bin] : limited.bins_) bin.weight *= factor;
+  return limited;
 }
 
 double Durations::weight() const {

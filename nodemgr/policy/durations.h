@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 
 #include "nodemgr/policy/types.h"
 
@@ -18,7 +19,16 @@ class Durations {
     double mean_ns = 0;  ///< of these samples
   };
 
+  static constexpr int kLastBin = 120;  ///< some thirty hours, and whatever is longer
+
+  Durations() = default;
+  /// From bins that were kept: numbers 0 to kLastBin, weights and means that are not negative.
+  explicit Durations(std::map<int, Bin> bins) : bins_(std::move(bins)) {}
+
   void add(Duration sample);
+
+  /// The same with all samples together counting at most `weight`.
+  Durations limited_to(double weight) const;
 
   /// Samples that count, decayed: at most 64 however many there were.
   double weight() const;

@@ -4,6 +4,7 @@
 #include <string>
 #include <variant>
 
+#include "nodemgr/policy/gap_profile.h"
 #include "nodemgr/policy/types.h"
 
 /// What the policy is told. Events about a gang or GPU it does not know are ignored: they may
@@ -43,6 +44,12 @@ struct GangAdopted {
   GangId gang = kNoGang;
   GpuMask held = 0;
   bool unproven = false;  ///< nobody but the gang says so: it has to give the GPUs back first
+};
+
+/// What earlier runs have shown of the gang's gaps. It counts until the gang has shown one itself.
+struct GangRemembered {
+  GangId gang = kNoGang;
+  GapProfile profile;
 };
 
 /// All its processes are gone: its GPUs and bytes are free.
@@ -136,9 +143,9 @@ struct GangLoaded {
   Duration took{0};
 };
 
-using Event =
-    std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangGone, GangsMerged,
-                 MemoryChanged, WantsChanged, GangExiting, GangReturned, LacksMemory, ActivityEdge,
-                 GangProgressed, GangAbsent, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
+using Event = std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangRemembered,
+                           GangGone, GangsMerged, MemoryChanged, WantsChanged, GangExiting,
+                           GangReturned, LacksMemory, ActivityEdge, GangProgressed, GangAbsent,
+                           GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 
 }  // namespace plexrl::nodemgr::policy

@@ -6,7 +6,8 @@
 namespace plexrl::nodemgr::policy {
 namespace {
 
-constexpr double kEnough = 2.9;  // three samples, the oldest of them decayed
+constexpr double kEnough = 2.9;     // three samples, the oldest of them decayed
+constexpr double kRemembered = 16;  // samples of earlier runs
 constexpr double kClassFloorNs = 1e6;
 constexpr double kSpread = 1.125;
 
@@ -19,23 +20,34 @@ const Durations* enough_in(const auto& map, const auto& key) {
 
 GapProfile::Class GapProfile::class_of(Duration duration) {
   const double ns = std::max(kClassFloorNs, static_cast<double>(duration.count()));
-  return static_cast<Class>(std::log2(ns / kClassFloorNs) / 2);
+  return std::min(kLastClass, static_cast<Class>(std::log2(ns / kClassFloorNs) / 2));
 }
 
 void GapProfile::add(Duration burst, Duration gap) {
   const Class burst_class = class_of(burst);
-  bursts_.add(burst);
-  all_.add(gap);
-  by_burst_[burst_class].add(gap);
-  if (last_gap_ >= 0) by_gap_and_burst_[{last_gap_, burst_class}].add(gap);
+  tables_.bursts.add(burst);
+  tables_.all.add(gap);
+  tables_.by_burst[burst_class].add(gap);
+  if (last_gap_ >= 0) tables_.by_gap_and_burst[{last_gap_, burst_class}].add(gap);
   last_gap_ = class_of(gap);
+}
+
+GapProfile GapProfile::remembered() const {
+  GapProfile known = *this;
+  known.last_gap_ = -1;
+  Tables& tables = known.tables_;
+  for (Durations* one : {&tables.all, &tables.bursts}) *one = one->limited_to(kRemembered);
+  for (auto& [burst, gaps] : tables.by_burst) gaps = gaps.limited_to(kRemembered);
+  for (auto& [before, gaps] : tables.by_gap_and_burst) gaps = gaps.limited_to(kRemembered);
+  return known;
 }
 
 const Durations* GapProfile::after(Duration burst) const {
   const Class burst_class = class_of(burst);
-  if (auto* found = enough_in(by_gap_and_burst_, std::pair(last_gap_, burst_class))) return found;
-  if (auto* found = enough_in(by_burst_, burst_class)) return found;
-  return all_.weight() >= kEnough ? &all_ : nullptr;
+  if (auto* found = enough_in(tables_.by_gap_and_burst, std::pair(last_gap_, burst_class)))
+    return found;
+  if (auto* found = enough_in(tables_.by_burst, burst_class)) return found;
+  return tables_.all.weight() >= kEnough ? &tables_.all : nullptr;
 }
 
 Duration best_release(const Durations* gaps, Duration earliest, Duration cost) {

@@ -15,6 +15,23 @@ namespace plexrl::nodemgr::policy {
 /// and all together; the closest of these that has seen enough answers.
 class GapProfile {
  public:
+  /// Lengths in classes of a factor of four, 1 ms and less first.
+  using Class = int;
+  static constexpr Class kLastClass = 32;
+  struct Tables {
+    Durations all;
+    Durations bursts;
+    std::map<Class, Durations> by_burst;
+    std::map<std::pair<Class, Class>, Durations> by_gap_and_burst;
+  };
+
+  GapProfile() = default;
+  explicit GapProfile(Tables tables) : tables_(std::move(tables)) {}
+  const Tables& tables() const { return tables_; }
+
+  /// What a new run begins with: the same, but soon outweighed by what it shows itself.
+  GapProfile remembered() const;
+
   /// A gap of `gap` has ended; before it there was a burst of `burst`, and before that the gap
   /// that this was told of last.
   void add(Duration burst, Duration gap);
@@ -23,17 +40,13 @@ class GapProfile {
   /// than three were seen, even of all gaps together. Lives until the next `add`.
   const Durations* after(Duration burst) const;
 
-  const Durations& gaps() const { return all_; }
-  const Durations& bursts() const { return bursts_; }
+  const Durations& gaps() const { return tables_.all; }
+  const Durations& bursts() const { return tables_.bursts; }
 
  private:
-  using Class = int;
   static Class class_of(Duration duration);
 
-  Durations all_;
-  Durations bursts_;
-  std::map<Class, Durations> by_burst_;
-  std::map<std::pair<Class, Class>, Durations> by_gap_and_burst_;
+  Tables tables_;
   Class last_gap_ = -1;
 };
 

@@ -75,7 +75,8 @@ struct Gang {
 
   // What it is like.
   GapProfile profile;
-  bool in_gap = false;  ///< everything submitted has finished, and nothing is wanted
+  std::uint64_t gaps_shown = 0;  ///< in this run; what earlier ones have taught is part of it then
+  bool in_gap = false;           ///< everything submitted has finished, and nothing is wanted
   Instant gap_since{0};
   Duration burst_before{0};  ///< the burst that ended in this gap
   Duration burst_so_far{0};  ///< of the burst that goes on, in leases that have ended

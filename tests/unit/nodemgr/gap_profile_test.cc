@@ -93,6 +93,15 @@ TEST(BestRelease, AmongShortAndLongGapsItWaitsUntilTheShortOnesAreOver) {
   EXPECT_LT(at, 100ms);
 }
 
+TEST(GapProfile, WhatIsRememberedIsOutweighedByWhatARunShows) {
+  GapProfile before;
+  for (int i = 0; i < 60; ++i) before.add(1s, 2s);
+  GapProfile profile = before.remembered();
+  EXPECT_EQ(profile.after(1s)->quantile(0.5), 2s);
+  for (int i = 0; i < 20; ++i) profile.add(1s, 30s);
+  EXPECT_EQ(profile.after(1s)->quantile(0.5), 30s);
+}
+
 TEST(BestRelease, BeyondTheLongestKnownGapItIsSkiRentalAgain) {
   Durations gaps;
   for (int i = 0; i < 10; ++i) gaps.add(20ms);

@@ -64,6 +64,53 @@ TEST_F(AdminTest, PauseAndPriorityOutliveTheManager) {
   EXPECT_EQ(job_of(job_a)["paused"], false);
 }
 
+TEST_F(ManagerTest, WhatAJobShowedOfItsGapsIsKnownToItsNextRunAndToTheNextManager) {
+  const auto known = [&] {
+    const auto& gangs = manager_->leases().state().gangs;
+    return gangs.size() == 1 ? gangs.begin()->second.profile.gaps().weight() : -1;
+  };
+  const auto start = [&](FakeJob& job) {
+    FakeProcess process = join_with(job, {0}, 10 * kMiB);
+    run(process);
+    return process;
+  };
+  FakeJob job = admit(100 * kMiB, "loop");
+  FakeProcess process = start(job);
+  EXPECT_EQ(known(), 0);
+  wire::Activity busy{};
+  busy.count = 1;
+  busy.first_is_busy = 1;
+  for (int gap = 0; gap < 4; ++gap) {
+    report_idle(process);
+    busy.at_ns[0] = static_cast<std::uint64_t>(boot_now().count());
+    process.peer.send(Type::kActivity, busy, 0);
+    pump();
+  }
+  const double shown = known();
+  EXPECT_GT(shown, 3);
+  process.peer.kill();
+  job.runner.kill();
+  while (!manager_->node().jobs.empty()) manager_->run_once(std::chrono::nanoseconds(-1));
+
+  FakeJob other = admit(100 * kMiB, "other");
+  FakeProcess others = start(other);
+  EXPECT_EQ(known(), 0) << "another job's";
+  others.peer.kill();
+  other.runner.kill();
+  while (!manager_->node().jobs.empty()) manager_->run_once(std::chrono::nanoseconds(-1));
+
+  for (int manager = 0; manager < 2; ++manager) {
+    FakeJob again = admit(100 * kMiB, "loop");
+    FakeProcess later = start(again);
+    EXPECT_NEAR(known(), shown, 1e-9);
+    crash_manager();
+    start_manager();
+    later.peer.kill();
+    again.runner.kill();
+    while (!manager_->node().jobs.empty()) manager_->run_once(std::chrono::nanoseconds(-1));
+  }
+}
+
 TEST_F(AdminTest, AJobThatIsHeldHasItsGpuAloneUntilThatIsTakenBackAlsoUnderTheNextManager) {
   const std::string id = id_text(job_b.admitted.job);
   const auto held = tell({{"verb", "hold"}, {"job", id}, {"alone_ns", 3'600'000'000'000}});
