@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/load.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -151,51 +152,22 @@ std::vector<std::string> without_effect(const settings::Values& values) {
   return lines;
 }
 
-/// PLEXRL_LOG may hold levels by file ("pager:debug"), which the preload reads; the daemon has one
-/// level only.
-std::vector<const char*> without_log_by_file(const char* const* environment) {
-  std::vector<const char*> kept;
-  for (; *environment != nullptr; ++environment) {
-    const std::string_view entry = *environment;
-    if (entry.rfind("PLEXRL_LOG=", 0) == 0 && entry.find(':') != entry.npos) continue;
-    kept.push_back(*environment);
-  }
-  kept.push_back(nullptr);
-  return kept;
-}
-
 }  // namespace
 
 absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
-                                             const char* const* all_environment) {
-  const std::vector<const char*> kept = without_log_by_file(all_environment);
-  const char* const* const environment = kept.data();
-  // Flags and environment first, into a scratch table: they say which file to read.
-  settings::Values scratch(daemon_table());
-  absl::Status status = settings::apply_environment(scratch, environment);
-  if (!status.ok()) return status;
-  absl::StatusOr<settings::CommandLine> line = settings::apply_flags(scratch, argc, argv);
-  if (!line.ok()) return line.status();
-
-  LoadedSettings loaded{
-      settings::Values(daemon_table()), *std::move(line), config_file(scratch), {}, {}};
+                                             const char* const* environment) {
   const std::vector<std::string> other_sections = {"team"};
+  absl::StatusOr<settings::Loaded> read =
+      settings::load(daemon_table(), other_sections, config_file, argc, argv, environment);
+  if (!read.ok()) return read.status();
+  LoadedSettings loaded{
+      std::move(read->values), std::move(read->line), std::move(read->file), {}, {}};
   if (!loaded.file.empty()) {
-    status = settings::apply_file(loaded.values, loaded.file, other_sections);
-    if (!status.ok()) return status;
     absl::StatusOr<Teams> teams = Teams::from_file(loaded.file);
     if (!teams.ok()) return teams.status();
     loaded.teams = *std::move(teams);
   }
-  if (const char* data = std::getenv("PLEXRL_DATA"); data != nullptr && data[0] != '\0') {
-    status = loaded.values.set("state_dir", data, "PLEXRL_DATA");
-    if (!status.ok()) return status;
-  }
-  status = settings::apply_environment(loaded.values, environment);
-  if (!status.ok()) return status;
-  absl::StatusOr<settings::CommandLine> again = settings::apply_flags(loaded.values, argc, argv);
-  if (!again.ok()) return again.status();
-  status = check_ranges(loaded.values);
+  absl::Status status = check_ranges(loaded.values);
   if (!status.ok()) return status;
   loaded.without_effect = without_effect(loaded.values);
   for (std::string& line : loaded.teams.without_effect()) {

@@ -6,10 +6,14 @@
 namespace plexrl::nodemgr {
 namespace {
 
+std::string pattern_of(const std::string& program) {
+  return "%Y-%m-%dT%H:%M:%S.%e %L " + program + ": %v";
+}
+
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> kLogger = [] {
-    auto made = spdlog::stderr_logger_mt("plexrl-nodemgr");
-    made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %L nodemgr: %v");
+    auto made = spdlog::stderr_logger_mt("plexrl");
+    made->set_pattern(pattern_of("nodemgr"));
     made->flush_on(spdlog::level::debug);
     return made;
   }();
@@ -35,6 +39,8 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 void log_line(LogLevel level, std::string_view area, const std::string& text) {
   logger().log(spdlog_level(level), "{}: {}", area, text);
 }
+
+void set_log_program(const std::string& name) { logger().set_pattern(pattern_of(name)); }
 
 bool set_log_level(std::string_view name) {
   for (LogLevel level : {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}) {

@@ -1,15 +1,14 @@
 // plexrl-nodemgr: shares this node's GPUs between jobs.
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
 #include "nodemgr/daemon_settings.h"
+#include "nodemgr/daemon_start.h"
 #include "nodemgr/gpu_probe.h"
 #include "nodemgr/log.h"
 #include "nodemgr/manager.h"
@@ -38,18 +37,6 @@ void print_help() {
       "section, a key in nodemgr.toml ([host] budget). Option > environment > file > default.\n\n"
       "%s  --help, --version\n",
       settings::describe_flags(daemon_table()).c_str());
-}
-
-void say_ready(const settings::Values& values) {
-  const std::string& text = values.text("ready_fd");
-  int fd = -1;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
-  if (text.empty() || error != std::errc{} || fd < 0) return;
-  constexpr char kReady[] = "ready\n";
-  if (::write(fd, kReady, sizeof kReady - 1) < 0) {
-    log_line(LogLevel::kWarning, "main", "nobody takes the ready signal, going on");
-  }
-  ::close(fd);
 }
 
 /// What is not in the table of settings: teams; and what was set and changes nothing, which is said
@@ -96,15 +83,6 @@ int serve(Manager& manager, const sigset_t& signals, int argc, char** argv) {
   return kDone;
 }
 
-/// Each process of a job takes some descriptors here: as many as we may have, not as the shell that
-/// started the first plexrl-run was given.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 int run(int argc, char** argv) {
   absl::StatusOr<LoadedSettings> loaded = load_settings(argc, argv, environ);
   if (!loaded.ok()) return say_usage(loaded.status());
@@ -124,11 +102,7 @@ int run(int argc, char** argv) {
   set_log_level(loaded->values.text("log"));
 
   // Before any thread begins, so that all of them leave signals to the loop.
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
-  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t signals = take_signals();
   raise_descriptor_limit();
 
   absl::StatusOr<std::unique_ptr<GpuProbe>> probe = open_nvml();
@@ -143,7 +117,7 @@ int run(int argc, char** argv) {
   log_line(LogLevel::kInfo, "main",
            cat("ready socket='", (*manager)->socket_path(), "' gpus=", node.gpus.size(),
                node.simulated ? " (simulated)" : "", " generation=", node.generation));
-  say_ready(loaded->values);
+  say_ready(loaded->values.text("ready_fd"), "ready");
   return serve(**manager, signals, argc, argv);
 }
 
