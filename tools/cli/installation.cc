@@ -10,7 +10,8 @@ Installation this_installation() {
   const std::string libraries = (bin.parent_path() / "lib" / "plexrl").string();
   return {.library = libraries + "/libplexrl.so",
           .simgpu_folder = libraries + "/simgpu",
-          .manager = (bin / "plexrl-nodemgr").string()};
+          .manager = (bin / "plexrl-nodemgr").string(),
+          .cluster_client = libraries + "/plexrl-cluster-client"};
 }
 
 }  // namespace plexrl::cli

@@ -1,7 +1,11 @@
 // plexrl-ctl: asks a node manager what it is doing, and tells it what to do.
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 
 #include "absl/time/clock.h"
@@ -14,6 +18,7 @@
 #include "tools/ctl/answer.h"
 #include "tools/ctl/doctor.h"
 #include "tools/ctl/since.h"
+#include "tools/ctl/verb_tls.h"
 #include "tools/ctl/verbs.h"
 #include "tools/ctl/which_gpu.h"
 
@@ -77,6 +82,20 @@ constexpr Verb kVerbs[] = {
      nullptr, nullptr},
 };
 
+/// Verbs of two words, with options of their own.
+struct Group {
+  const char* name;
+  const char* help;
+  int (*run)(int argc, char** argv);
+};
+
+int run_cluster_client(int argc, char** argv);
+
+constexpr Group kGroups[] = {
+    {"cluster", "a whole cluster: status", run_cluster_client},
+    {"tls", "certificates of a cluster: init DIR", run_tls},
+};
+
 struct CommandLine {
   bool json = false;
   std::optional<std::string> job;
@@ -103,6 +122,14 @@ void declare_usage(CLI::App& command, CommandLine& line) {
       ->type_name("WHOM")
       ->check(CLI::IsMember({"team", "user", "job"}));
   command.add_flag("--csv", line.csv, "comma-separated values on stdout, nothing else");
+}
+
+// Another program, so that this one starts without gRPC's libraries.
+int run_cluster_client(int, char** argv) {
+  const std::string program = cli::this_installation().cluster_client;
+  ::execv(program.c_str(), argv);
+  return complain(cli::kFailed,
+                  program + " can't be started: " + std::strerror(errno) + ": is it installed?");
 }
 
 void declare(CLI::App& app, CommandLine& line) {
@@ -132,6 +159,14 @@ void declare(CLI::App& app, CommandLine& line) {
     }
     if (verb.show == show_usage) declare_usage(*command, line);
   }
+  for (const Group& group : kGroups) app.add_subcommand(group.name, group.help);
+}
+
+const Group* find_group(const std::string& name) {
+  for (const Group& group : kGroups) {
+    if (name == group.name) return &group;
+  }
+  return nullptr;
 }
 
 const Verb* find_verb(const std::string& name) {
@@ -145,6 +180,7 @@ const Verb* find_verb(const std::string& name) {
 std::string wrong_verb(int argc, char** argv) {
   std::vector<std::string> names;
   for (const Verb& verb : kVerbs) names.emplace_back(verb.name);
+  for (const Group& group : kGroups) names.emplace_back(group.name);
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h" || word == "--version") return "";
@@ -250,7 +286,15 @@ int examine(const cli::Env& env, const std::optional<std::string>& simgpu,
   return status != cli::kDone ? status : has_problem(findings) ? cli::kFailed : cli::kDone;
 }
 
+const Group* group_of(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i][0] != '-') return find_group(argv[i]);
+  }
+  return nullptr;
+}
+
 int run(int argc, char** argv) {
+  if (const Group* const group = group_of(argc, argv)) return group->run(argc, argv);
   CLI::App app("Asks a node manager what it is doing, and tells it what to do.", "plexrl-ctl");
   CommandLine line;
   declare(app, line);

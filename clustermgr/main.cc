@@ -1,0 +1,182 @@
+// plexrl-clustermgr: knows every node of a cluster, and which job goes to which.
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+#include "clustermgr/cluster.h"
+#include "clustermgr/cluster_settings.h"
+#include "clustermgr/host_port.h"
+#include "clustermgr/metrics.h"
+#include "clustermgr/server.h"
+#include "clustermgr/store.h"
+#include "clustermgr/tls/verifier.h"
+#include "nodemgr/daemon_start.h"
+#include "nodemgr/log.h"
+#include "nodemgr/settings/cat.h"
+
+extern char** environ;
+
+namespace plexrl::clustermgr {
+namespace {
+
+using nodemgr::cat;
+using nodemgr::log_line;
+using nodemgr::LogLevel;
+using nodemgr::settings::Values;
+
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+int say_usage(const absl::Status& status) {
+  std::fprintf(stderr, "plexrl-clustermgr: %s\n", nodemgr::message_of(status).c_str());
+  return kUsage;
+}
+
+void print_help() {
+  std::printf(
+      "plexrl-clustermgr: knows every node of a cluster, and which job goes to which\n\n"
+      "usage: plexrl-clustermgr [options]\n"
+      "example: plexrl-clustermgr --network-listen 0.0.0.0:7460 --tls-dir /etc/plexrl/tls\n\n"
+      "Each option is also an environment variable (PLEXRL_NETWORK_LISTEN) and, where it has a\n"
+      "section, a key in clustermgr.toml ([network] listen). Option > environment > file >\n"
+      "default.\n\n"
+      "%s  --help, --version\n",
+      nodemgr::settings::describe_flags(cluster_table()).c_str());
+}
+
+/// The manager's own certificate must be one that its clients will take.
+absl::Status check_own(const tls::TlsFiles& files, const std::string& folder, Metrics& metrics) {
+  const absl::StatusOr<tls::Verifier> verifier = tls::Verifier::make(files.authorities);
+  if (!verifier.ok()) return verifier.status();
+  const absl::StatusOr<tls::Identity> own =
+      verifier->check(files.own.certificate, std::time(nullptr));
+  if (!own.ok()) return nodemgr::invalid(folder, "/cert.pem: ", nodemgr::message_of(own.status()));
+  if (own->role != tls::Role::kManager) {
+    return nodemgr::invalid(folder, "/cert.pem: is of ", tls::text_of(*own),
+                            ", and the cluster manager needs one of the role manager: "
+                            "`plexrl-ctl tls init DIR --manager HOST` makes one");
+  }
+  const std::time_t expiry = tls::expiry_of(files.own.certificate).value_or(0);
+  metrics.set_certificate_expiry(expiry);
+  constexpr std::time_t kDay = 24 * 60 * 60;
+  const std::time_t days = (expiry - std::time(nullptr)) / kDay;
+  if (days < 30) {
+    log_line(LogLevel::kWarning, "tls",
+             cat("the certificate in ", folder, " expires in ", days,
+                 " days, going on: make a new one with `plexrl-ctl tls init DIR --manager HOST`"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ServerOptions> server_options(const Values& values, Metrics& metrics) {
+  const absl::StatusOr<HostPort> listen = parse_host_port(values.text("network.listen"));
+  if (!listen.ok()) return listen.status();
+  ServerOptions options;
+  options.listen = *listen;
+  options.max_message_bytes = values.bytes("network.max_message");
+  options.max_threads = static_cast<int>(values.count("network.max_threads"));
+  if (values.is_on("network.insecure_loopback")) {
+    log_line(LogLevel::kWarning, "tls",
+             "no certificates are asked for: whoever can connect on this machine may do "
+             "everything (network.insecure_loopback)");
+    return options;
+  }
+  const std::string& folder = values.text("tls.dir");
+  absl::StatusOr<tls::TlsFiles> files = tls::read_tls_folder(folder);
+  if (!files.ok()) return files.status();
+  absl::Status status = check_own(*files, folder, metrics);
+  if (!status.ok()) return status;
+  options.tls = *std::move(files);
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> open_store(const Values& values) {
+  const std::string folder = cat(values.text("state_dir"), "/cluster");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  if (error) {
+    return nodemgr::failed(folder, ": can't be made: ", error.message(), " (--state-dir)");
+  }
+  return Store::open(folder + "/cluster.sqlite");
+}
+
+/// Only the level of the log can change while it runs; a bad file changes nothing.
+void reload(int argc, char** argv) {
+  const auto loaded = load_cluster_settings(argc, argv, environ);
+  if (!loaded.ok()) {
+    log_line(LogLevel::kWarning, "main",
+             cat("settings not reloaded: ", nodemgr::message_of(loaded.status()),
+                 ", going on as before"));
+    return;
+  }
+  nodemgr::set_log_level(loaded->values.text("log"));
+  log_line(LogLevel::kInfo, "main",
+           "log level read again; other settings and certificates need a restart");
+}
+
+void serve(Cluster& cluster, Server& server, const sigset_t& signals, int argc, char** argv) {
+  constexpr timespec kTick = {1, 0};
+  for (;;) {
+    const int signal = ::sigtimedwait(&signals, nullptr, &kTick);
+    if (signal == SIGHUP) reload(argc, argv);
+    if (signal == SIGTERM || signal == SIGINT) break;
+    cluster.tick();
+    server.set_ready(cluster.status().not_ready_reason.empty());
+  }
+  log_line(LogLevel::kInfo, "main", "stopping");
+  server.stop();
+}
+
+absl::Status manage(const Values& values, const sigset_t& signals, int argc, char** argv) {
+  absl::StatusOr<std::unique_ptr<Metrics>> metrics = Metrics::serve(values.text("metrics.listen"));
+  if (!metrics.ok()) return metrics.status();
+  absl::StatusOr<ServerOptions> options = server_options(values, **metrics);
+  if (!options.ok()) return options.status();
+  absl::StatusOr<std::unique_ptr<Store>> store = open_store(values);
+  if (!store.ok()) return store.status();
+  absl::StatusOr<std::unique_ptr<Cluster>> cluster = Cluster::open(**store, **metrics);
+  if (!cluster.ok()) return cluster.status();
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::start(*std::move(options), **cluster, **metrics);
+  if (!server.ok()) return server.status();
+  const Cluster::Status status = (*cluster)->status();
+  log_line(LogLevel::kInfo, "main",
+           cat("ready port=", (*server)->port(), " metrics=", (*metrics)->port(),
+               " cluster=", status.cluster_id, " generation=", status.generation));
+  nodemgr::say_ready(values.text("ready_fd"),
+                     cat("ready port=", (*server)->port(), " metrics=", (*metrics)->port()));
+  serve(**cluster, **server, signals, argc, argv);
+  return absl::OkStatus();
+}
+
+int run(int argc, char** argv) {
+  const auto loaded = load_cluster_settings(argc, argv, environ);
+  if (!loaded.ok()) return say_usage(loaded.status());
+  if (loaded->line.help) return print_help(), kDone;
+  if (loaded->line.version) return std::printf("plexrl-clustermgr %s\n", PLEXRL_VERSION), kDone;
+  if (!loaded->line.arguments.empty()) {
+    return say_usage(
+        nodemgr::invalid("unexpected argument '", loaded->line.arguments.front(), "'"));
+  }
+  if (loaded->values.is_on("check_config")) {
+    std::printf("settings are good%s%s\n", loaded->file.empty() ? "" : ", file ",
+                loaded->file.c_str());
+    return kDone;
+  }
+  nodemgr::set_log_program("clustermgr");
+  nodemgr::set_log_level(loaded->values.text("log"));
+  const sigset_t signals = nodemgr::take_signals();
+  nodemgr::raise_descriptor_limit();
+  const absl::Status status = manage(loaded->values, signals, argc, argv);
+  if (status.ok()) return kDone;
+  log_line(LogLevel::kError, "main", nodemgr::message_of(status));
+  return kFailed;
+}
+
+}  // namespace
+}  // namespace plexrl::clustermgr
+
+int main(int argc, char** argv) { return plexrl::clustermgr::run(argc, argv); }

@@ -1,0 +1,88 @@
+// plexrl-cluster-client: what plexrl-ctl, plexrl-run and the node manager ask of a cluster manager.
+// A program of its own, so that none of them loads gRPC.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "nodemgr/settings/cat.h"
+#include "tools/cli/exit_status.h"
+#include "tools/cluster/manager_channel.h"
+#include "tools/cluster/verbs.h"
+
+namespace plexrl::cluster_tool {
+namespace {
+
+std::string value_of(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread yet
+  return value == nullptr ? "" : value;
+}
+
+/// The user's own folder if it is there, else the machine's.
+std::string default_tls_folder() {
+  if (std::string told = value_of("PLEXRL_TLS_DIR"); !told.empty()) return told;
+  const std::string own = value_of("HOME") + "/.config/plexrl/tls";
+  std::error_code error;
+  return std::filesystem::exists(own, error) ? own : "/etc/plexrl/tls";
+}
+
+int complain(int status, const std::string& what) {
+  std::cerr << "plexrl-ctl: " << what << "\n";
+  return status;
+}
+
+int finish(const absl::StatusOr<std::string>& text) {
+  if (!text.ok()) return complain(cli::kFailed, nodemgr::message_of(text.status()));
+  std::cout << *text;
+  return std::cout.flush() ? cli::kDone : complain(cli::kFailed, "stdout: can't be written");
+}
+
+void declare_manager(CLI::App& app, ManagerAddress& manager) {
+  app.add_option("--cluster", manager.host_port, "the cluster manager, HOST:PORT (PLEXRL_CLUSTER)");
+  app.add_option("--tls", manager.tls_folder,
+                 "folder with ca.pem, cert.pem and key.pem (PLEXRL_TLS_DIR; else "
+                 "~/.config/plexrl/tls, else /etc/plexrl/tls)");
+  app.add_flag("--insecure-loopback", manager.insecure_loopback,
+               "without certificates, to a manager on this machine that allows it "
+               "(PLEXRL_INSECURE_LOOPBACK=true)");
+}
+
+int run(int argc, char** argv) {
+  // Its own lines on stderr say less than ours.
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
+  ManagerAddress manager;
+  manager.host_port = value_of("PLEXRL_CLUSTER");
+  manager.tls_folder = default_tls_folder();
+  manager.insecure_loopback = value_of("PLEXRL_INSECURE_LOOPBACK") == "true";
+  bool json = false;
+  CLI::App app("Asks a cluster manager.", "plexrl-ctl");
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_flag("--json", json, "one JSON object on stdout, nothing else");
+  declare_manager(app, manager);
+  CLI::App* const cluster = app.add_subcommand("cluster", "a whole cluster");
+  cluster->require_subcommand(1);
+  CLI::App* const status = cluster->add_subcommand("status", "the cluster manager itself");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return complain(cli::kUsage, error.what());
+  }
+  if (manager.host_port.empty()) {
+    return complain(cli::kUsage,
+                    "which cluster manager? give --cluster HOST:PORT (PLEXRL_CLUSTER)");
+  }
+  if (status->parsed()) return finish(show_status(manager, json));
+  return complain(cli::kUsage, "no verb given");
+}
+
+}  // namespace
+}  // namespace plexrl::cluster_tool
+
+int main(int argc, char** argv) {
+  return plexrl::cli::guarded_main("plexrl-ctl", plexrl::cluster_tool::run, argc, argv);
+}
