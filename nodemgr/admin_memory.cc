@@ -104,8 +104,9 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
     add("context", memory.context, fixed_tier, "no",
         "the process's context and modules, as the driver shows them");
     add("other", grown, fixed_tier, "no",
-        "the driver's own, unexplained: what it shows for the process has grown by as much beside "
-        "its charges");
+        "the driver's own, unexplained by charges: what it shows for the process has grown by as "
+        "much "
+        "(modules loaded since, stacks, buffers)");
   }
   return in_hbm;
 }

@@ -5,6 +5,7 @@ duty: a job uses the simulated GPU about half of the time. plexrl-ctl and the tr
 they must agree however fast the machine is.
 overhead: a process's context takes what the simulated GPU was told (ctx=); the manager measures that, and keeps it for the next run.
 kinds: plexrl-ctl memory names what the driver owns, with its size and reason, and all of its rows together are what the GPU shows.
+modules: what a module takes that is loaded later is shown as what the process has grown by.
 pinned: it names memory that others have, by kind and reason, as long as they have it.
 memory: the rows of a process in HBM add up to what the driver shows for it, with all in HBM and with some in the host.
 visible: CUDA_VISIBLE_DEVICES permutes GPUs or names them by UUID, and each is charged for what is on it, by its own index.
@@ -146,6 +147,7 @@ def overhead(sandbox):
 BALLAST = 20 * MIB  # as those with a second process choose it themselves
 # Programs, and the kinds of their memory in their first pause beside the ballast, which is "alloc", and the context.
 # Ways of programs/pinned_kinds.cc, and the kind and reason of the memory meanwhile.
+LATE_MODULE = 40 * MIB  # of programs/late_module.cc
 PINNED_BYTES = 6 * MIB
 PINNED = {"dma_buf": ("rdma", "exported as a dma-buf"), "sync_memops": ("alloc", "attribute SYNC_MEMOPS set"),
           "multicast": ("vmm", "bound to a multicast object"), "nccl_memory": ("nccl", "allocated by ncclMemAlloc"),
@@ -194,6 +196,24 @@ def memory(sandbox):
         program.terminate()
         sandbox.wait(program, expected=128 + signal.SIGTERM)
     return f"{len(OF_MANY_KINDS)} programs, and two that don't fit together: every byte that the GPU shows is in a row"
+
+
+def modules(sandbox):
+    """What a module takes is the driver's, and stands in the row of what the process has grown by."""
+    sandbox.start_manager()
+    program = sandbox.shared([sandbox.build / "tests/integration/programs/late_module"], "late_module", PLEXRL_TEST_BALLAST=BALLAST,
+                             PLEXRL_TEST_PEER=sandbox.peer_file)
+    for pause, grown in enumerate((0, LATE_MODULE, 0), 1):
+        def grown_by_it(its=grown):
+            if not add_up(sandbox, set()):
+                return False
+            others = [row for row in sandbox.last["memory"] if row["kind"] == "other"]
+            return sum(row["bytes"] for row in others) == its and all("modules" in row["reason"] for row in others)
+
+        wait_until_told(grown_by_it, sandbox, program)
+        sandbox.end_pause(program, sandbox.peer_file, pause)
+    sandbox.wait(program)
+    return f"a module that took {LATE_MODULE} bytes and gave them back"
 
 
 def pinned(sandbox):
@@ -309,7 +329,7 @@ def kinds(sandbox):
     return "plexrl-ctl memory: " + ", ".join(found)
 
 
-CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "pinned": pinned, "memory": memory, "visible": visible, "departed": departed}
+CASES = {"duty": duty, "overhead": overhead, "kinds": kinds, "modules": modules, "pinned": pinned, "memory": memory, "visible": visible, "departed": departed}
 
 
 sys.exit(run_case(__doc__, CASES, SPEC))
