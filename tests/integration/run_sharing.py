@@ -41,10 +41,14 @@ def run(sandbox, program, options):
     # A preload that is put to the test (--prefix) is the program's only: its neighbour keeps to its leases.
     where = {"CUDA_VISIBLE_DEVICES": options.antagonist_gpu} if options.antagonist_gpu else {}
     antagonist = sandbox.shared([programs / "antagonist"], "antagonist", prefix=sandbox.build, **memory, **where)
+    if options.failing:
+        memory["PLEXRL_SIMGPU"] = sandbox.spec(more=f"fail={options.failing}")
     shared = sandbox.wait_beside(sandbox.shared(command(sandbox, options), "program", options.run_option, **memory), antagonist)
     sandbox.stop_antagonist()
     sandbox.wait(antagonist)
     sandbox.stop_manager()
+    if options.failing and f"result={options.failing.rpartition(':')[2]}" not in sandbox.errors("program"):
+        raise Failure(f"{options.failing} did not happen: {sandbox.errors('program')}")
     if shared != alone:
         raise Failure(f"the outputs differ\nalone:\n{alone.decode()}\nshared:\n{shared.decode()}")
     return sandbox.peer()["pauses"]
@@ -95,6 +99,7 @@ def main():
     parser.add_argument("--antagonist-gpu", type=int, default=0, help="whose neighbour it is")
     parser.add_argument("--lender", action="append", default=[], metavar="GPU:OTHER", help="lease_check.py")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the programs")
+    parser.add_argument("--failing", metavar="CALL@N:CODE", help="a driver's call that fails once in each process when it shares")
     parser.add_argument("--needs", metavar="FILE", help="without it the test is skipped")
     parser.add_argument("--run-option", action="append", default=[], help="for the program's plexrl-run")
     parser.add_argument("--preload", metavar="first|behind:NAME", help="another library to preload, as find_library(NAME) has it")

@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -26,6 +28,24 @@ std::size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
+
+/// While one lives, the process can open nothing more.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit fewer{200, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &fewer);
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) taken_.emplace_back(fd);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<ScopedFd> taken_;
+};
 
 class SharingTest : public ProcessTest {
  protected:
@@ -473,6 +493,64 @@ TEST_F(SharedPoolsTest, WhatIsExportedNamesTheAllocationWithinItsSegment) {
   EXPECT_EQ(shim::cuMemPoolExportPointer(&data, second + 512), CUDA_ERROR_INVALID_VALUE);
   for (const CUdeviceptr address : {first, second}) shim::cuMemFree_v2(address);
   EXPECT_EQ(shim::cuMemPoolDestroy(pool), CUDA_SUCCESS);
+}
+
+TEST_F(SharedPoolsTest, AnExportThatFailsLeavesNothingAndTheNextOneSucceeds) {
+  const CUmemoryPool pool = make_pool(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  CUdeviceptr pooled = 0;
+  ASSERT_EQ(shim::cuMemAllocFromPoolAsync(&pooled, 5000, pool, CU_STREAM_LEGACY), CUDA_SUCCESS);
+  const CUdeviceptr plain = allocate(kBytes);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemGenericAllocationHandle own = 0;
+  ASSERT_EQ(shim::cuMemCreate(&own, kBytes, &properties, 0), CUDA_SUCCESS);
+  agent_is_done();
+  const std::size_t descriptors = open_descriptors();
+  const auto charged = [&] { return process_.devices.find(0)->charged_bytes; };
+  const std::uint64_t before = charged();
+  int fd = -1;
+  const auto of_pool = [&] {
+    return shim::cuMemPoolExportToShareableHandle(&fd, pool,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  };
+  const auto of_handle = [&] {
+    return shim::cuMemExportToShareableHandle(&fd, own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                              0);
+  };
+  CUmemPoolPtrExportData data;
+  CUipcMemHandle handle;
+  driver_.fail("cuDeviceGetUuid_v2", 1, CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_EQ(of_pool(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  manager_.die();
+  EXPECT_EQ(shim::cuMemPoolExportPointer(&data, pooled), CUDA_ERROR_OPERATING_SYSTEM);
+  EXPECT_EQ(shim::cuIpcGetMemHandle(&handle, plain), CUDA_ERROR_OPERATING_SYSTEM);
+  EXPECT_EQ(of_handle(), CUDA_ERROR_OPERATING_SYSTEM);
+  manager_.start();
+  manager_.wait_for(wire::Type::kSharesTold);
+  {
+    const NoDescriptors none;
+    EXPECT_EQ(of_pool(), CUDA_ERROR_OPERATING_SYSTEM);
+    EXPECT_EQ(of_handle(), CUDA_ERROR_OPERATING_SYSTEM);
+  }
+  EXPECT_EQ(fd, -1);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(charged(), before);
+
+  EXPECT_EQ(shim::cuMemPoolExportPointer(&data, pooled), CUDA_SUCCESS);
+  EXPECT_EQ(shim::cuIpcGetMemHandle(&handle, plain), CUDA_SUCCESS);
+  for (const auto& export_once_more : {std::function(of_pool), std::function(of_handle)}) {
+    EXPECT_EQ(export_once_more(), CUDA_SUCCESS);
+    ScopedFd(fd).reset();
+  }
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_EQ(shim::cuMemRelease(own), CUDA_SUCCESS);
+  for (const CUdeviceptr address : {pooled, plain}) {
+    EXPECT_EQ(shim::cuMemFree_v2(address), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(shim::cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(ranges().charged_bytes(0), 0u);
 }
 
 TEST_F(SharedPoolsTest, APoolThatWasNotMadeToBeSharedIsNot) {
