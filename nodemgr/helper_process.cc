@@ -24,6 +24,15 @@ namespace {
 constexpr std::size_t kMostText = 400;
 constexpr int kDidNothing = 3;  ///< exit status
 
+/// True, and how it ended.
+bool wait_for(pid_t pid, int* status) {
+  pid_t ended = -1;
+  do {
+    ended = ::waitpid(pid, status, 0);
+  } while (ended < 0 && errno == EINTR);
+  return ended == pid;
+}
+
 pid_t spawn(const std::vector<std::string>& arguments, int output) {
   std::vector<std::string> copy = arguments;
   std::vector<char*> argv;
@@ -54,7 +63,7 @@ HelperProcess::~HelperProcess() {
   if (pid_ == 0) return;
   loop_.forget(pidfd_.get());
   ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  wait_for(pid_, nullptr);
 }
 
 bool HelperProcess::start(const std::vector<std::string>& arguments,
@@ -70,7 +79,7 @@ bool HelperProcess::start(const std::vector<std::string>& arguments,
   if (!pidfd_.is_open()) {
     const int error = errno;
     ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
+    wait_for(pid, nullptr);
     errno = error;
     return false;
   }
@@ -88,11 +97,15 @@ bool HelperProcess::start(const std::vector<std::string>& arguments,
 HelperProcess::End HelperProcess::collect() {
   End end;
   int status = 0;
-  ::waitpid(pid_, &status, 0);
+  const bool is_known = wait_for(pid_, &status);
   std::array<char, kMostText> said{};
   const ssize_t size = ::read(output_.get(), said.data(), said.size());
   if (size > 0) end.text.assign(said.data(), static_cast<std::size_t>(size));
   end.text = end.text.substr(0, end.text.find('\n'));
+  if (!is_known) {  // somebody ignores SIGCHLD in this process: it may have come anywhere
+    end.text = "nobody knows how the helper ended";
+    return end;
+  }
   end.ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   end.ran = !WIFEXITED(status) || WEXITSTATUS(status) != kDidNothing;
   if (end.ok || !end.text.empty()) return end;

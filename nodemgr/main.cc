@@ -103,6 +103,7 @@ int run(int argc, char** argv) {
 
   // Before any thread begins, so that all of them leave signals to the loop.
   const sigset_t signals = take_signals();
+  ::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody learns how a helper ended
   raise_descriptor_limit();
 
   absl::StatusOr<std::unique_ptr<GpuProbe>> probe = open_nvml();

@@ -5,6 +5,7 @@ A job that has been idle for long has contexts that leave no room for the promis
 page: without --evict=checkpoint the second job is refused.
 leaves: with it the idle job's contexts leave, the second job runs, and the first one comes back with all of its bytes.
 frees, asks: the same where the first call after the idle time is one that needs no lease.
+ignored: the same with a manager that was started with SIGCHLD ignored.
 two: the same with a gang of two processes.
 turns: two such jobs, each of which leaves for the other when that works and it does not.
 host: a job is not checkpointed where the host budget has no room for what it has.
@@ -56,7 +57,7 @@ def where(sandbox, name="idle"):
 class Case:
     """The idle job at its idle moment, beside a manager; what it printed alone is known."""
 
-    def __init__(self, sandbox, how="", evict="checkpoint", processes=1, manager_environment=None, faults=False):
+    def __init__(self, sandbox, how="", evict="checkpoint", processes=1, manager_environment=None, faults=False, through=()):
         self.sandbox = sandbox
         self.program = [sandbox.build / "tests/integration/programs/long_idle", *([how] if how else [])]
         self.alone = sandbox.wait(sandbox.alone(self.program, "alone", PLEXRL_TEST_BALLAST=BALLAST))
@@ -64,7 +65,7 @@ class Case:
         if faults:
             start_faulty_manager(sandbox, environment)
         else:
-            sandbox.start_manager(**environment)
+            sandbox.start_manager(through=through, **environment)
         self.idle = sandbox.shared(self.program, "idle", ["--memory", "100MiB", f"--evict={evict}"],
                                    PLEXRL_TEST_PEER=sandbox.peer_file, PLEXRL_TEST_BALLAST=BALLAST, **QUICK)
         wait_until(lambda: sandbox.peer()["pauses"] == processes, "the job is idle", self.idle)
@@ -128,8 +129,8 @@ def page(sandbox):
     return "without --evict=checkpoint the contexts leave no room for the second job"
 
 
-def leaves(sandbox, how="", processes=1):
-    case = Case(sandbox, how, processes=processes)
+def leaves(sandbox, how="", processes=1, through=()):
+    case = Case(sandbox, how, processes=processes, through=through)
     pids = job(sandbox, "idle")["gangs"][0]["pids"]
     expect("processes of the idle job", len(pids), processes)
     peer, second = case.let_second_in()
@@ -165,6 +166,10 @@ def frees(sandbox):
 
 def asks(sandbox):
     return leaves(sandbox, "asks")
+
+
+def ignored(sandbox):
+    return leaves(sandbox, through=["sh", "-c", 'trap "" CHLD; exec "$@"', "sh"])
 
 
 def two(sandbox):
@@ -271,9 +276,9 @@ def killed(sandbox):
     return "the second job went on"
 
 
-CASES = {"page": page, "leaves": leaves, "frees": frees, "asks": asks, "two": two, "turns": turns, "host": host, "managed": managed,
-         "gang": gang, "helper": helper, "manager": manager, "before": before, "unsettled": unsettled, "early": early,
-         "helping": helping, "room": room, "returning": returning, "killed": killed}
+CASES = {"page": page, "leaves": leaves, "frees": frees, "asks": asks, "ignored": ignored, "two": two, "turns": turns, "host": host,
+         "managed": managed, "gang": gang, "helper": helper, "manager": manager, "before": before, "unsettled": unsettled,
+         "early": early, "helping": helping, "room": room, "returning": returning, "killed": killed}
 
 
 if __name__ == "__main__":
