@@ -292,13 +292,17 @@ void Leases::let_in(std::uint64_t id) {
 void Leases::send_grant(LeaseGang& gang, Session& session, bool run_now) {
   session.drained = false;
   session.loaded = run_now;
+  session.wants = false;
   if (session.client == nullptr) return;
   session.granted = gang.epoch;
-  if (!run_now) paging_.loading(session, gang.gpus, gang.epoch, boot_now());
+  // Of the GPUs that it needs, a gang that has grown may hold a part only.
+  const policy::Gang* state = state_.find(gang.id);
+  const std::uint64_t held = state != nullptr ? state->held : gang.gpus;
+  if (!run_now) paging_.loading(session, held, gang.epoch, boot_now());
   wire::Grant message{};
   message.epoch = gang.epoch;
   message.gang = static_cast<std::uint64_t>(gang.id);
-  message.gpus = gang.gpus;
+  message.gpus = held;
   message.flags = run_now ? wire::kGrantRunNow : 0u;
   session.client->send(wire::Type::kGrant, 0, message);
 }

@@ -207,6 +207,21 @@ TEST_F(TwoGpuTest, AHolderThatAttachesAnotherGpuGivesBackAndGetsBoth) {
   EXPECT_EQ(process.peer.expect<wire::Grant>(Type::kGrant).gpus, 3u);
 }
 
+TEST_F(TwoGpuTest, AGangThatIsUnitedWithAnotherHoldsNoMoreThanBothHeld) {
+  FakeJob job = admit(200 * kMiB);
+  FakeProcess idle = join_with(job, {0}, 0);
+  FakeProcess process = join_with(job, {1}, 0);
+  FakeJob other_job = admit(200 * kMiB, "other");
+  FakeProcess other = join_with(other_job, {0}, 0);
+  run(other, 1);
+  run(process, 2);
+  process.peer.send(Type::kAttachGpu, wire::AttachGpu{FakeGpus::uuid(0), 1 << 30, 0});
+  pump();
+  process.peer.expect<wire::Attached>(Type::kAttached);
+  EXPECT_EQ(process.peer.expect<wire::Grant>(Type::kGrant).gpus, 2u);
+  EXPECT_FALSE(other.peer.next().has_value());
+}
+
 }  // namespace
 TEST_F(ManagerTest, AJobThatGotSigtermComesFirst) {
   FakeJob holding = admit(700 * kMiB, "a");
