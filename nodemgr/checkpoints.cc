@@ -211,8 +211,7 @@ void Checkpoints::ready() {
 
 void Checkpoints::start_helper(const char* what, std::chrono::nanoseconds patience,
                                const std::function<void(const HelperProcess::End&)>& done) {
-  std::vector<std::string> arguments = {beside_this_program("plexrl-checkpoint"), cat(::getpid()),
-                                        what};
+  std::vector<std::string> arguments = {node_.options.checkpoint_helper, cat(::getpid()), what};
   if (std::strcmp(what, "leave") == 0) {
     arguments.push_back(
         cat(std::chrono::duration_cast<std::chrono::milliseconds>(kLockTimeout).count()));
@@ -286,6 +285,7 @@ void Checkpoints::call_off(const std::string& why) {
   }
   if (LeaseGang* gang = leases_.find_gang(gang_now())) {
     leases_.set_absence(gang_now(), policy::Absence::kHere);
+    leases_.let_in(gang_now());
     note(*gang, why);
   }
   finish();

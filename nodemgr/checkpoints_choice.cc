@@ -18,7 +18,9 @@ constexpr std::chrono::seconds kLookPause{1};  // while somebody waits for room
 /// A gang whose grant is held back, or of which an operation was cut off.
 bool Checkpoints::begin_due_return() {
   for (const auto& [id, gang] : leases_.gangs()) {
-    bool is_due = gang.held_back;
+    const policy::Gang* state = leases_.state_of(gang.id);
+    bool is_due = leases_.is_held_back(gang) && state != nullptr &&
+                  state->absence == policy::Absence::kReturns;
     for (const SessionKey key : gang.sessions) {
       const Session* session = living(key);
       is_due |= session != nullptr && session->unsettled && session->client != nullptr;

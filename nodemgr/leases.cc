@@ -240,7 +240,7 @@ void Leases::joined(Session& session) {
   const policy::Gang* state = state_.find(gang->id);
   if (state == nullptr || gang->epoch == kNoEpoch || session.granted == gang->epoch) return;
   if (state->phase == policy::Phase::kDraining || !state->holds_lease()) return;
-  if (gang->held_back) return;
+  if (session.off_gpu) return;  // until it is back
   bool missing = false;
   for (const auto& [gpu, memory] : session.memory) {
     missing |= node_.ledger.pageable(session.id, gpu) > memory.resident;
@@ -261,6 +261,12 @@ void Leases::update_wants(LeaseGang& gang) {
       policy::WantsChanged{gang.id, wants, wants ? since : std::chrono::nanoseconds{0}});
 }
 
+void Leases::remember_want(Session& session, const wire::WantLease& want) {
+  const auto now = boot_now();
+  session.wants = true;
+  session.want_since = want.since_ns == 0 ? now : std::min(now, from_wire(want.since_ns));
+}
+
 void Leases::on_want(Session& session, const wire::WantLease& want) {
   LeaseGang* gang = gang_of(session);
   if (gang == nullptr) return;
@@ -272,12 +278,11 @@ void Leases::on_want(Session& session, const wire::WantLease& want) {
       events_.push_back(policy::LacksMemory{gang->id});
     } else {
       joined(session);
+      if (session.granted != gang->epoch) remember_want(session, want);
     }
     return;
   }
-  auto now = boot_now();
-  session.wants = true;
-  session.want_since = want.since_ns == 0 ? now : std::min(now, from_wire(want.since_ns));
+  remember_want(session, want);
   switches_.busy(who(*gang), session.want_since);
   node_.usage.activity(session.gang, true, session.want_since);
   if (gang->epoch == kNoEpoch && !gang->job->paused) {
@@ -328,7 +333,7 @@ void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
 }
 
 void Leases::check_loaded(LeaseGang& gang) {
-  if (!gang.loading || gang.held_back) return;
+  if (!gang.loading || is_held_back(gang)) return;
   bool all = true;
   each(gang, [&](Session& session) {
     if (session.granted == gang.epoch && session.client != nullptr) all &= session.loaded;

@@ -25,7 +25,6 @@ struct LeaseGang {
   wire::Epoch last_epoch{};  ///< of the lease before, when there is none
   std::uint64_t attempt = 0;
   bool loading = false;
-  bool held_back = false;  ///< granted, and not sent before its contexts are back on the GPUs
   std::chrono::nanoseconds created{0};
   std::uint64_t gaps_noted = 0;  ///< of its policy state: gaps_shown that the job knows of
   std::chrono::nanoseconds not_checkpointed_before{0};
@@ -96,8 +95,10 @@ class Leases {
 
   /// Where the gang's contexts are, told to the policy with what that means for its memory.
   void set_absence(std::uint64_t gang, policy::Absence absence);
-  /// Sends a grant that was held back.
+  /// Sends a grant that was held back to those who are on their GPUs now.
   void let_in(std::uint64_t gang);
+  /// It has a lease, of which processes that are off their GPUs have not been told.
+  bool is_held_back(const LeaseGang& gang) const;
   LeaseGang* find_gang(std::uint64_t gang) { return find(policy::GangId{gang}); }
   /// Called after each step.
   void set_after_step(std::function<void()> call) { after_step_ = std::move(call); }
@@ -142,6 +143,7 @@ class Leases {
   void note_gaps(LeaseGang& gang);
   void memory_event(const LeaseGang& gang, int gpu);
   void update_wants(LeaseGang& gang);
+  static void remember_want(Session& session, const wire::WantLease& want);
   void update_activity(LeaseGang& gang, std::chrono::nanoseconds at);
   /// Sees what the processes' pages say: their messages may be on the way.
   void read_activity_pages();

@@ -105,6 +105,7 @@ void Leases::reopen(LeaseGang& gang, const policy::Decision& decision) {
            cat("lease goes on job='", gang.job->name,
                "' gang=", static_cast<std::uint64_t>(gang.id), " reason='", decision.reason, "'"));
   gang.attempt = 0;
+  gang.loading = false;  // what it still lacks its processes load as they run
   switches_.reopened(decision.gpus);
   trace_state(gang, "running", decision.reason);
   each(gang, [&](Session& session) {
@@ -113,9 +114,9 @@ void Leases::reopen(LeaseGang& gang, const policy::Decision& decision) {
                                   cat("process ", session.process.pid, " is stopped")});
     }
     session.drained = false;
-    session.wants = false;
     if (session.client == nullptr) return;
     if (session.granted == gang.epoch) {
+      session.wants = false;
       session.client->send(wire::Type::kReopen, 0, wire::LeaseRef{gang.epoch});
     } else {
       joined(session);
@@ -139,15 +140,19 @@ void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
   gang.epoch = kNoEpoch;
   gang.last_epoch = ended.epoch;
   gang.loading = false;
-  gang.held_back = false;
+  bool wanted = false;
   each(gang, [&](Session& session) {
     bool had = session.granted == ended.epoch;
+    // Who has been told of the lease asks again; who has not believes that it still asks.
+    if (!had && session.wants) session.want_since = boot_now();
+    wanted |= session.wants;
     session.granted = kNoEpoch;
     session.drained = false;
     session.busy = false;
     // If this can't be delivered the client is dropped; a gate that has drained stays closed.
     if (had && session.client != nullptr) session.client->send(wire::Type::kRevoked, 0, ended);
   });
+  if (wanted) update_wants(gang);
   fault_point("after_revoke");
 }
 
@@ -267,24 +272,30 @@ void Leases::grant(LeaseGang& gang, const policy::Decision& decision) {
   gang.busy = true;
   if (decision.run_now) switches_.running(who(gang), decision.gpus, gang.grant_sent);
   trace_state(gang, decision.run_now ? "running" : "loading", decision.reason);
-  gang.held_back = false;
   each(gang, [&](Session& session) {
     session.busy = session.wants;
-    session.wants = false;
-    gang.held_back |= session.away || session.unsettled;
+    if (!session.off_gpu) send_grant(gang, session, decision.run_now);
   });
-  if (gang.held_back) return;
-  each(gang, [&](Session& session) { send_grant(gang, session, decision.run_now); });
   fault_point("after_grant");
   check_loaded(gang);
 }
 
+bool Leases::is_held_back(const LeaseGang& gang) const {
+  return gang.epoch != kNoEpoch &&
+         std::any_of(gang.sessions.begin(), gang.sessions.end(), [&](SessionKey id) {
+           const Session* session = node_.find_session(id);
+           return session != nullptr && session->off_gpu;
+         });
+}
+
 void Leases::let_in(std::uint64_t id) {
   LeaseGang* gang = find_gang(id);
-  if (gang == nullptr || !gang->held_back) return;
-  gang->held_back = false;
+  if (gang == nullptr || gang->epoch == kNoEpoch) return;
   gang->grant_sent = boot_now();  // what the rate of its load is learned from
-  each(*gang, [&](Session& session) { send_grant(*gang, session, false); });
+  each(*gang, [&](Session& session) { joined(session); });
+  const policy::Gang* state = state_.find(gang->id);
+  const bool is_covered = state != nullptr && (gang->gpus & ~state->held) == 0;
+  if (is_covered) update_wants(*gang);  // who has the lease now has what it wanted
   fault_point("after_grant");
   check_loaded(*gang);
 }

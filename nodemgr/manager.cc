@@ -13,6 +13,7 @@
 #include "nodemgr/admin_answers.h"
 #include "nodemgr/clock.h"
 #include "nodemgr/gpu_lock.h"
+#include "nodemgr/helper_process.h"
 #include "nodemgr/host_memory.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/joining.h"
@@ -56,6 +57,7 @@ NodeOptions options_from(const settings::Values& values) {
   options.grace = values.duration("policy.grace");
   options.drain_budget = values.duration("policy.drain_budget");
   options.checkpoint_after = values.duration("policy.checkpoint_after");
+  options.checkpoint_helper = beside_this_program("plexrl-checkpoint");
   return options;
 }
 

@@ -37,6 +37,9 @@ class Manager {
   /// New settings for what may change while it runs: [policy], [trace] limits, [host] budget.
   void reload(const settings::Values& values);
 
+  /// For tests: what no setting changes.
+  NodeOptions& options() { return node_.options; }
+
   /// What the administration verb `reload` does; its outcome is the answer.
   void set_on_reload(std::function<absl::Status()> reload) { on_reload_ = std::move(reload); }
 

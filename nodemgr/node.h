@@ -155,6 +155,7 @@ struct NodeOptions {
   std::string node;
   HangAction hang_action = HangAction::kWarn;
   std::string state_dir;
+  std::string checkpoint_helper;   ///< the program
   std::uint64_t gpu_memory = 0;    ///< 0: all
   std::uint64_t gpu_overhead = 0;  ///< 0: by size of the GPU
   std::uint64_t host_budget = 0;

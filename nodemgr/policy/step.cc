@@ -17,6 +17,7 @@ namespace {
 /// Evicted at least when the driver refuses what the figures allow: two of the largest chunks.
 constexpr std::int64_t kLeastRelief = 64 << 20;
 constexpr const char* kContextsLeave = "its contexts are to leave the GPU";
+constexpr const char* kContextsAway = "its contexts are checkpointed, and others have their room";
 
 struct Planner {
   State& state;
@@ -86,20 +87,27 @@ struct Planner {
     }
   }
 
+  /// Of a lease that ends before it began to run nothing is accounted for.
+  void forget_run(Gang& gang) const { gang.running_since = gang.busy_since = now; }
+
   void take_back_leases() {
     for (auto& [id, gang] : state.gangs) {
-      const bool leaves = gang.absence == Absence::kLeaves;
+      const bool leaves = gang.absence == Absence::kLeaves || gang.absence == Absence::kAway;
       const bool kept_off = gang.holds_lease() && state.kept_for(gang.held, gang, now) != nullptr;
       if (!gang.gives_back && !gang.is_kept_paused() && !leaves && !kept_off) continue;
-      if (gang.exclusive || gang.phase != Phase::kRunning) continue;
+      // One that is partly or wholly off the GPUs has no end of loading.
+      const bool loads = leaves && gang.phase == Phase::kLoading;
+      if (gang.exclusive || (gang.phase != Phase::kRunning && !loads)) continue;
       if (now < gang.attempt_not_before) {
         wake(gang.attempt_not_before);
       } else {
+        if (loads) forget_run(gang);
         Judgement judgement;
-        judgement.reason = gang.gives_back ? "lease is not in the journal"
-                           : leaves        ? kContextsLeave
-                           : kept_off      ? kKeptAlone
-                                           : "paused";
+        judgement.reason = gang.gives_back                  ? "lease is not in the journal"
+                           : gang.absence == Absence::kAway ? kContextsAway
+                           : leaves                         ? kContextsLeave
+                           : kept_off                       ? kKeptAlone
+                                                            : "paused";
         withdraw(gang, gang, std::move(judgement));
       }
     }
@@ -144,8 +152,7 @@ struct Planner {
         Judgement judgement;
         judgement.reason = "no room";
         judgement.figures = {{"missing_bytes", static_cast<double>(missing_in_all)}};
-        // It has not run: nothing of this lease is accounted for.
-        gang.running_since = gang.busy_since = now;
+        forget_run(gang);
         withdraw(gang, gang, std::move(judgement));
         continue;
       }
@@ -300,7 +307,7 @@ struct Planner {
       return wait(waiter, kNoGang, "its contexts are leaving the GPU", {});
     }
     if (waiter.absence == Absence::kAway) {
-      return wait(waiter, kNoGang, "its contexts are checkpointed, and others have their room", {});
+      return wait(waiter, kNoGang, kContextsAway, {});
     }
     // A lease opens gates, and while memory leaves all gates of its gang are closed (invariant 3).
     for (const auto& [gpu, memory] : waiter.memory) {

@@ -41,7 +41,8 @@ inline constexpr const char* kPausedName = "paused";
 enum class Absence {
   kHere,     ///< on the GPUs
   kLeaves,   ///< on their way out: its lease is taken back, and it gets none before it is decided
-  kAway,     ///< in host memory, their room promised to others
+  kAway,     ///< in host memory, their room promised to others; a lease that it has got by being
+             ///< united with a gang that is on its GPUs is taken back
   kReturns,  ///< in host memory, with room booked: they come back with the next lease
 };
 

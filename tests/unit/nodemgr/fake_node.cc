@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "nodemgr/clock.h"
@@ -183,6 +184,16 @@ void FakeNode::start_manager() {
   auto manager = Manager::start(values_, std::make_unique<FakeGpus>(gpu_count_, use_));
   ASSERT_TRUE(manager.ok()) << message_of(manager.status());
   manager_ = *std::move(manager);
+  if (!helper_.empty()) manager_->options().checkpoint_helper = helper_;
+}
+
+void FakeNode::set_helper(const std::string& script) {
+  helper_ = folder_ + "/helper";
+  // By another name first: one that is being started can't be written to.
+  std::ofstream(helper_ + ".new") << "#!/bin/sh\n" << script << "\n";
+  std::filesystem::permissions(helper_ + ".new", std::filesystem::perms::owner_all);
+  std::filesystem::rename(helper_ + ".new", helper_);
+  manager_->options().checkpoint_helper = helper_;
 }
 
 void FakeNode::show(std::vector<GpuUse::Process> processes) {

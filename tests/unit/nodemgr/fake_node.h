@@ -132,6 +132,9 @@ class FakeNode : public ::testing::Test {
   /// From now on the driver shows these processes, by pid, and their bytes on GPU 0.
   void show(std::vector<GpuUse::Process> processes);
   settings::Values values_;
+  /// Instead of plexrl-checkpoint: a shell script, from now on, and of the next manager too.
+  void set_helper(const std::string& script);
+  std::string helper_;               ///< "": the real one
   std::uint64_t more_features_ = 0;  ///< of the processes that join from now on
   std::unique_ptr<Manager> manager_;
 };

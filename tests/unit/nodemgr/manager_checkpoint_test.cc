@@ -1,14 +1,21 @@
-// A gang that is to be checkpointed, up to the moment at which its processes are out of the driver:
-// what the driver then does is tests/integration/run_checkpoint.py's.
+// What the manager makes of gangs that are checkpointed. What the driver does meanwhile, here no
+// more than what a script instead of plexrl-checkpoint says, is
+// tests/integration/run_checkpoint.py's.
+
+#include <gmock/gmock.h>
+
+#include <functional>
 
 #include "tests/unit/nodemgr/manager_fixture.h"
 
 namespace plexrl::nodemgr::test {
 namespace {
 
+using ::testing::HasSubstr;
+
 class CheckpointTest : public ManagerTest {
  protected:
-  CheckpointTest() {
+  explicit CheckpointTest(int gpus = 1) : ManagerTest(gpus) {
     EXPECT_TRUE(values_.set("policy.checkpoint_after", "1ns", "test").ok());
     manager_->reload(values_);
   }
@@ -21,24 +28,30 @@ class CheckpointTest : public ManagerTest {
     pump();
     job_->admitted = job_->runner.expect<wire::JobAdmitted>(Type::kJobAdmitted);
     process_.emplace(join_with(*job_, {0}, 100 * kMiB));
+    // With a MiB for the context it is what the room of others depends on.
+    process_->peer.send(Type::kCharge, wire::Charge{0, 1, 150 * kMiB});
+    pump();
+    process_->peer.expect<wire::Charged>(Type::kCharged);
     run(*process_);
     report_idle(*process_);
   }
   /// Of 992 MiB for jobs it leaves 64, which are set aside for its process: there is no room for
   /// the context of another.
-  FakePeer queue_second() {
+  FakePeer queue_second(std::uint64_t gpus = 0, std::uint64_t bytes = 928 * kMiB) {
     FakePeer runner(socket());
-    runner.send(Type::kJobSubmit, job_submit(928 * kMiB, "second"));
+    wire::JobSubmit submit = job_submit(bytes, "second");
+    submit.gpus = gpus;
+    runner.send(Type::kJobSubmit, submit);
     pump();
     runner.expect<wire::JobNotice>(Type::kJobQueued);
     return runner;
   }
   /// The next packet of this type; others are dropped.
   template <typename Body>
-  Body wait_for(Type type) {
+  Body wait_for(Type type, FakePeer& peer) {
     for (;;) {
       std::optional<Packet> packet;
-      pump_until_readable(process_->peer, packet);
+      pump_until_readable(peer, packet);
       if (!packet) return {};
       Body body{};
       if (packet->type != type) continue;
@@ -46,19 +59,91 @@ class CheckpointTest : public ManagerTest {
       return body;
     }
   }
-  nlohmann::json job() { return admin("jobs")["jobs"][0]; }
+  template <typename Body>
+  Body wait_for(Type type) {
+    return wait_for<Body>(type, process_->peer);
+  }
+  nlohmann::json job() {
+    const nlohmann::json answer = admin("jobs");
+    for (const nlohmann::json& one : answer["jobs"]) {
+      if (one["name"] == "idle") return one;
+    }
+    return {};
+  }
+  nlohmann::json gang() { return job()["gangs"][0]; }
+  void serve_until(const std::function<bool()>& condition) {
+    while (!condition()) manager_->run_once(std::chrono::nanoseconds(-1));
+  }
+  void drains(FakePeer& peer) {
+    const auto withdraw = wait_for<wire::Withdraw>(Type::kWithdraw, peer);
+    wire::Drained drained{withdraw.epoch, withdraw.attempt, 0, 0};
+    peer.send(Type::kDrained, drained, 0);
+  }
+  /// Does as it is asked, up to the moment at which it is out of the driver.
+  void empties() {
+    drains(process_->peer);
+    const auto evict = wait_for<wire::Evict>(Type::kEvict);
+    wire::Evicted evicted{};
+    evicted.freed_bytes = evicted.moved_bytes = evict.bytes;
+    process_->peer.send(Type::kEvicted, evicted, 0);
+  }
+  void leaves() {
+    empties();
+    wire::LeftGpu left{};
+    left.operation = wait_for<wire::LeaveGpu>(Type::kLeaveGpu).operation;
+    process_->peer.send(Type::kLeftGpu, left, 0);
+  }
+  /// The idle job leaves for a second one.
+  void start_with_idle_job_away(std::uint64_t second_bytes = 928 * kMiB) {
+    set_helper("exit 0");
+    start_idle_job();
+    second_.emplace(queue_second(0, second_bytes));
+    leaves();
+    serve_until([&] { return gang()["checkpoint"] == "away"; });
+  }
+  void end_second() {
+    const auto jobs = admin("jobs")["jobs"].size();
+    second_->kill();
+    serve_until([&] { return admin("jobs")["jobs"].size() < jobs; });
+  }
+  /// To the next manager, without a lease.
+  void come_back(FakeProcess& process) {
+    process.peer.connect_again(socket());
+    wire::Hello hello = hello_for(job_->admitted, process.peer);
+    hello.flags = wire::kHelloResume;
+    hello.session = process.welcome.session;
+    process.peer.send(Type::kHello, hello);
+    pump();
+    process.peer.expect<wire::Welcome>(Type::kWelcome);
+    wire::ResumeState state{};
+    state.gpu_count = 1;
+    state.uuid = FakeGpus::uuid(0);
+    process.peer.send(Type::kResumeState, state, 0);
+    pump();
+  }
+  static std::string text_of(const char* text) { return text; }
+  void want(FakePeer& peer, std::uint64_t gpus = 1) {
+    peer.send(Type::kWantLease, wire::WantLease{gpus, 0}, 0);
+    pump();
+  }
+  /// The driver shows no room, and no process to which that is due.
+  void fill_gpu() { use_[0].used_bytes = 1024 * kMiB; }
 
   std::optional<FakeJob> job_;
   std::optional<FakeProcess> process_;
+  std::optional<FakePeer> second_;  ///< its plexrl-run
+};
+
+class TwoGpuCheckpointTest : public CheckpointTest {
+ protected:
+  TwoGpuCheckpointTest() : CheckpointTest(2) {}
 };
 
 TEST_F(CheckpointTest, AProcessThatRefusesIsBackAndItsJobSaysWhy) {
   start_idle_job();
   EXPECT_EQ(job()["gangs"][0]["checkpoint"], "here");
   FakePeer second = queue_second();
-  const auto withdraw = wait_for<wire::Withdraw>(Type::kWithdraw);
-  wire::Drained drained{withdraw.epoch, withdraw.attempt, 0, 0};
-  process_->peer.send(Type::kDrained, drained, 0);
+  drains(process_->peer);
   const auto evict = wait_for<wire::Evict>(Type::kEvict);
   EXPECT_EQ(evict.bytes, 100 * kMiB);
   EXPECT_EQ(job()["gangs"][0]["checkpoint"], "leaving");
@@ -88,6 +173,49 @@ TEST_F(CheckpointTest, AJobThatDidNotAskForItStays) {
   FakePeer second = queue_second();
   pump();
   EXPECT_FALSE(process.peer.next().has_value());
+}
+
+TEST_F(CheckpointTest, AJobThatIsAwayComesBackWhenThereIsRoomAndThenGetsItsLease) {
+  start_with_idle_job_away();
+  want(process_->peer);
+  EXPECT_EQ(gang()["checkpoint"], "away");
+  end_second();
+  wait_for<wire::Grant>(Type::kGrant);
+  EXPECT_EQ(gang()["checkpoint"], "here");
+}
+
+TEST_F(CheckpointTest, AGangWhoseLeaseEndsBeforeItIsBackGetsAnother) {
+  start_with_idle_job_away();
+  end_second();
+  fill_gpu();
+  want(process_->peer);
+  serve_until([&] { return gang()["state"] == "loading"; });
+  // Somebody else takes what was to be loaded into: "no room".
+  show({{1, 1024 * kMiB}});
+  manager_->look_at_gpus();
+  serve_until([&] { return gang()["state"] == "waiting"; });
+  show({});
+  manager_->look_at_gpus();
+  wait_for<wire::Grant>(Type::kGrant);
+  EXPECT_EQ(gang()["checkpoint"], "here");
+}
+
+TEST_F(TwoGpuCheckpointTest, AGangThatIsUnitedWithOneThatIsAwayGivesItsLeaseBackFirst) {
+  set_helper("exit 0");
+  start_idle_job();
+  FakeProcess other = join_with(*job_, {1}, 100 * kMiB);
+  run(other, 2);
+  second_.emplace(queue_second(1));
+  leaves();
+  serve_until([&] { return gang()["checkpoint"] == "away"; });
+  other.peer.send(Type::kAttachGpu, wire::AttachGpu{FakeGpus::uuid(0), 1 << 30, 1 << 20});
+  drains(other.peer);
+  wait_for<wire::LeaseRef>(Type::kRevoked, other.peer);
+  want(other.peer, 3);
+  EXPECT_EQ(gang()["state"], "waiting");
+  end_second();
+  EXPECT_EQ(wait_for<wire::Grant>(Type::kGrant, other.peer).gpus, 3u);
+  EXPECT_EQ(wait_for<wire::Grant>(Type::kGrant).gpus, 3u);
 }
 
 }  // namespace

@@ -73,6 +73,20 @@ TEST_F(AbsenceTest, AGangThatStaysAfterAllGetsNoLeaseWhileItsMemoryIsStillLeavin
   EXPECT_NE(find(Kind::kGrant), nullptr);
 }
 
+TEST_F(AbsenceTest, AGangThatIsUnitedWithOneThatIsAwayGivesItsLeaseBackAndWaitsForBoth) {
+  then({WantsChanged{kA, true, now_}, GangAbsent{kB, Absence::kAway}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  at(2s, {GangsMerged{kA, kB}});
+  ASSERT_NE(find(Kind::kGrant), nullptr) << "one lease for all of them";
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_THAT(find(Kind::kWithdraw)->reason, HasSubstr("checkpointed"));
+  at(3s, {WantsChanged{kA, true, 3s}, GangDrained{kA, find(Kind::kWithdraw)->attempt}});
+  ASSERT_NE(find(Kind::kRevoke), nullptr);
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  then({GangAbsent{kA, Absence::kReturns}, MemoryChanged{kA, 0, 800, 0, 0}});
+  EXPECT_NE(find(Kind::kGrant), nullptr);
+}
+
 TEST_F(AbsenceTest, WhatCouldNotLeaveIsAskedForAgainLater) {
   then({GangAbsent{kA, Absence::kLeaves}});
   then({GangEvicted{kA, 0, true, 0, 1s}});
