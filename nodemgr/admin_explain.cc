@@ -108,7 +108,9 @@ Json gang_explained(const AdminContext& context, const LeaseGang& gang, const po
                  span(gang.job->alone_until - context.now), " more");
   }
   if (!gang.job->checkpoint_note.empty()) {
-    words += cat("; its contexts were not checkpointed: ", gang.job->checkpoint_note);
+    words += cat(state.absence == policy::Absence::kHere ? "; its contexts were not checkpointed: "
+                                                         : "; its contexts are not back: ",
+                 gang.job->checkpoint_note);
   }
   json["text"] = words;
   return json;

@@ -14,13 +14,15 @@
 #include "nodemgr/ids.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/values.h"
 
 namespace plexrl::nodemgr {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPollPause = 5ms;      // while something else has to end
+constexpr auto kPollPause = 5ms;  // while something else has to end
+constexpr std::chrono::nanoseconds kLongestPollPause = 500ms;
 constexpr auto kStagePatience = 10s;  // for leases, evictions, answers
 constexpr auto kLockTimeout = 5s;     // of one process
 constexpr auto kRetryPause = 1s;
@@ -68,11 +70,13 @@ Checkpoints::Checkpoints(Node& node, Leases& leases, Sessions& sessions, GpuProb
 
 void Checkpoints::advance() {
   if (std::exchange(advancing_, true)) return;
+  const bool was_closed = !node_.returning.empty();
   if (operation_) {
     work();
-  } else if (!begin_due_return()) {
+  } else if (!settle_absences() && !begin_due_return()) {
     look_for_room();
   }
+  if (was_closed && node_.returning.empty()) room_changed_();
   advancing_ = false;
 }
 
@@ -113,7 +117,7 @@ void Checkpoints::work() {
     case CheckpointStage::kRoom:
       return wait_for_room();
     case CheckpointStage::kUndoing:
-      if (helper_.is_running() || boot_now() < operation_->not_before) return;
+      if (helper_.is_running()) return;
       return start_helper("return", patience_for(operation_->bytes, operation_->sessions.size()),
                           [this](const HelperProcess::End& end) { undone(end); });
     case CheckpointStage::kLeaving:
@@ -248,7 +252,7 @@ void Checkpoints::has_left(const HelperProcess::End& end) {
     gang->job->checkpoint_note.clear();
     // Who wants it again already comes before those in the queue.
     const policy::Gang* state = leases_.state_of(gang->id);
-    if (state != nullptr && state->wants) node_.returning = gang->job->name;
+    if (state != nullptr && comes_back(*state)) node_.returning = gang->job->name;
   }
   leases_.set_absence(gang_now(), policy::Absence::kAway);
   record("checkpoint", "long idle, and others need the room of its contexts",
@@ -260,7 +264,6 @@ void Checkpoints::has_left(const HelperProcess::End& end) {
 void Checkpoints::undo(const std::string& why) {
   operation_->why = why;
   operation_->stage = CheckpointStage::kUndoing;
-  operation_->not_before = boot_now();
   set_timer(boot_now());
 }
 
@@ -269,9 +272,8 @@ void Checkpoints::undone(const HelperProcess::End& end) {
     tell_lost(end);
     return call_off(operation_->why);
   }
-  complain("can't undo a checkpoint", end.text);
-  operation_->not_before = boot_now() + kRetryPause;
-  set_timer(operation_->not_before);
+  if (LeaseGang* gang = leases_.find_gang(gang_now())) note(*gang, operation_->why);
+  put_off(cat(operation_->why, "; and it can't be undone: ", end.text), end.ran);
 }
 
 /// All is as it was before.
@@ -299,19 +301,22 @@ void Checkpoints::begin_return(const LeaseGang& gang) {
   operation.gang = static_cast<std::uint64_t>(gang.id);
   operation.began = boot_now();
   operation.stage = CheckpointStage::kRoom;
+  operation.deadline = operation.began + node_.options.room_patience;
+  const policy::Gang* state = leases_.state_of(gang.id);
+  const bool has_room = state != nullptr && state->absence == policy::Absence::kReturns;
   for (const SessionKey id : gang.sessions) {
     const Session* session = living(id);
-    if (session == nullptr || (!session->away && !session->unsettled)) continue;
+    const bool is_due = session != nullptr && (session->unsettled || (session->away && has_room));
+    if (!is_due) continue;
     operation.sessions.insert(id);
     for (const auto& [gpu, memory] : session->memory) operation.bytes += fixed_bytes(*session, gpu);
   }
   set_timer(boot_now());
 }
 
-/// What others give up is free when the driver says so, and the driver may not forgive a return
-/// that finds no room.
-void Checkpoints::wait_for_room() {
-  if (boot_now() < operation_->not_before) return set_timer(operation_->not_before);
+/// Bytes that the driver does not show to be free yet.
+std::uint64_t Checkpoints::lacking_room() {
+  std::uint64_t lacking = 0;
   for (const auto& [index, gpu] : node_.gpus) {
     const std::optional<GpuUse> use = probe_.use(index);
     if (!use) continue;
@@ -324,9 +329,34 @@ void Checkpoints::wait_for_room() {
           [&](const GpuUse::Process& process) { return process.pid == session->process.pid; });
       if (!is_there) needed += fixed_bytes(*session, index);
     }
-    if (needed > gpu.info.total_bytes - std::min(gpu.info.total_bytes, use->used_bytes)) {
-      return set_timer(boot_now() + kPollPause);
+    const std::uint64_t free =
+        gpu.info.total_bytes - std::min(gpu.info.total_bytes, use->used_bytes);
+    lacking += needed - std::min(needed, free);
+  }
+  return lacking;
+}
+
+/// What others give up is free when the driver says so, and the driver may not forgive a return
+/// that finds no room.
+void Checkpoints::wait_for_room() {
+  const auto now = boot_now();
+  if (now < operation_->not_before) return set_timer(operation_->not_before);
+  const std::uint64_t lacking = lacking_room();
+  if (lacking != 0) {
+    if (lacking < operation_->lacking) {  // it becomes free
+      operation_->lacking = lacking;
+      operation_->pause = kPollPause;
+      operation_->deadline = now + node_.options.room_patience;
     }
+    if (now > operation_->deadline) {
+      return put_off(cat("the driver shows ", settings::format_bytes(lacking),
+                         " less free than its contexts need: something that is not ours, or that "
+                         "we don't know of, has them"),
+                     false);
+    }
+    operation_->not_before = now + operation_->pause;
+    operation_->pause = std::min(2 * operation_->pause, kLongestPollPause);
+    return set_timer(operation_->not_before);
   }
   fault_point("checkpoint_room_found");
   operation_->stage = CheckpointStage::kReturning;
@@ -334,13 +364,34 @@ void Checkpoints::wait_for_room() {
                [this](const HelperProcess::End& end) { has_returned(end); });
 }
 
-void Checkpoints::has_returned(const HelperProcess::End& end) {
-  if (!end.ok) {
-    complain("can't bring a checkpointed job back", end.text);
-    operation_->stage = CheckpointStage::kRoom;
-    operation_->not_before = boot_now() + kRetryPause;
-    return set_timer(operation_->not_before);
+/// They are not back: their lease, which others wait for, is taken back, and it is tried again
+/// later. `has_touched`: a helper may have left them in any state.
+void Checkpoints::put_off(const std::string& why, bool has_touched) {
+  std::set<SessionKey> unsettled;
+  for (const SessionKey id : operation_->sessions) {
+    Session* session = living(id);
+    if (session == nullptr) continue;
+    if (has_touched) {
+      session->unsettled = true;
+      session->away = false;
+    }
+    if (session->unsettled) unsettled.insert(id);
   }
+  if (has_touched) journal("leaving");
+  place_away(operation_->sessions);
+  node_.ledger.place(unsettled, Ledger::Place::kLeaving);
+  leases_.set_absence(gang_now(),
+                      unsettled.empty() ? policy::Absence::kAway : policy::Absence::kLeaves);
+  if (LeaseGang* gang = leases_.find_gang(gang_now())) {
+    const int doublings = std::min(gang->failed_returns++, 4);
+    gang->not_returned_before = boot_now() + kRetryPause * (1 << doublings);
+    complain(*gang, why);
+  }
+  finish();
+}
+
+void Checkpoints::has_returned(const HelperProcess::End& end) {
+  if (!end.ok) return put_off(end.text, end.ran);
   tell_lost(end);
   node_.ledger.place(operation_->sessions, Ledger::Place::kHere);
   journal("here");
@@ -351,7 +402,10 @@ void Checkpoints::has_returned(const HelperProcess::End& end) {
     session->away = session->unsettled = session->off_gpu = false;
     tell_back(*session);
   }
-  if (LeaseGang* gang = leases_.find_gang(gang_now())) gang->job->checkpoint_note.clear();
+  if (LeaseGang* gang = leases_.find_gang(gang_now())) {
+    gang->failed_returns = 0;
+    gang->job->checkpoint_note.clear();
+  }
   leases_.set_absence(gang_now(), policy::Absence::kHere);
   record("restore", "it wants the GPU again", boot_now() - operation_->began);
   leases_.let_in(gang_now());
@@ -411,13 +465,12 @@ void Checkpoints::record(const char* kind, const std::string& reason,
            cat(kind, " done job='", gang->job->name, "' bytes=", operation_->bytes));
 }
 
-/// Of a helper that will be started again, once for each reason.
-void Checkpoints::complain(const char* what, const std::string& why) {
-  LeaseGang* gang = leases_.find_gang(gang_now());
-  if (gang == nullptr || gang->job->checkpoint_note == why) return;
-  gang->job->checkpoint_note = why;
-  log_line(LogLevel::kError, "checkpoints",
-           cat(what, " job='", gang->job->name, "': ", why, ", trying again every second"));
+/// It is not back, and tried again; once for each reason.
+void Checkpoints::complain(const LeaseGang& gang, const std::string& why) {
+  if (std::exchange(gang.job->checkpoint_note, why) == why) return;
+  log_line(
+      LogLevel::kError, "checkpoints",
+      cat("a checkpointed job is not back job='", gang.job->name, "': ", why, ", trying again"));
 }
 
 /// It is not checkpointed, and not tried again soon.

@@ -31,7 +31,8 @@ struct CheckpointOperation {
   std::set<SessionKey> sessions;
   std::set<SessionKey> awaited;  ///< that have not left the driver
   std::chrono::nanoseconds began{0}, deadline{0};
-  std::chrono::nanoseconds not_before{0};  ///< a helper that failed is started again
+  std::uint64_t lacking = ~std::uint64_t{0};         ///< least room that was missing so far
+  std::chrono::nanoseconds pause{0}, not_before{0};  ///< between looks for it; the next one
   std::uint64_t bytes = 0;
   std::string why;  ///< it is undone
 };
@@ -49,8 +50,9 @@ struct CheckpointOperation {
 /// between processes, pinned memory, handles that only the driver knows. A leave that fails at any
 /// step is undone for all processes of the gang. A return is not tried before there is room,
 /// because a driver may be unable to try twice
-/// (https://github.com/NVIDIA/cuda-checkpoint/issues/44); it is repeated until it succeeds or the
-/// processes have ended.
+/// (https://github.com/NVIDIA/cuda-checkpoint/issues/44). Where the driver shows none, or the
+/// return fails, the gang's lease is taken back meanwhile, and it is repeated, with longer and
+/// longer pauses, until it succeeds or the processes have ended.
 ///
 /// One operation at a time. While it runs the gang gets no lease, and jobs' threads that need the
 /// driver wait in the shim. Where the helper or this manager is killed, the next return takes each
@@ -67,6 +69,9 @@ class Checkpoints {
   void advance();
 
  private:
+  bool settle_absences();
+  void place_away(const std::set<SessionKey>& sessions);
+  static bool comes_back(const policy::Gang& gang);
   bool begin_due_return();
   void look_for_room();
   bool let_return(LeaseGang& gang);
@@ -88,7 +93,9 @@ class Checkpoints {
   void tell_lost(const HelperProcess::End& end);
   void undone(const HelperProcess::End& end);
   void call_off(const std::string& why);
+  std::uint64_t lacking_room();
   void wait_for_room();
+  void put_off(const std::string& why, bool has_touched);
   void has_returned(const HelperProcess::End& end);
   void finish();
 
@@ -97,7 +104,7 @@ class Checkpoints {
   std::uint64_t fixed_bytes(const Session& session, int gpu) const;
   void record(const char* kind, const std::string& reason, std::chrono::nanoseconds took);
   void note(LeaseGang& gang, const std::string& why);
-  void complain(const char* what, const std::string& why);
+  static void complain(const LeaseGang& gang, const std::string& why);
   void journal(const char* place);
   void set_timer(std::chrono::nanoseconds at);
 

@@ -26,25 +26,80 @@ bool Checkpoints::begin_due_return() {
       is_due |= session != nullptr && session->unsettled && session->client != nullptr;
     }
     if (!is_due) continue;
+    if (boot_now() < gang.not_returned_before) {
+      set_timer(gang.not_returned_before);
+      continue;
+    }
     begin_return(gang);
     return true;
   }
   return false;
 }
 
-/// Checkpointed gangs that want their GPU come first, then the queue.
-void Checkpoints::look_for_room() {
-  const bool was_closed = !std::exchange(node_.returning, "").empty();
+/// What processes that have ended, or want nothing any more, have left behind. True: the policy has
+/// to be told first.
+bool Checkpoints::settle_absences() {
+  bool has_changed = false;
   for (const auto& [id, gang] : leases_.gangs()) {
     const policy::Gang* state = leases_.state_of(gang.id);
-    if (state == nullptr || state->absence != policy::Absence::kAway || !state->wants) continue;
+    if (state == nullptr) continue;
+    const auto is_any = [&](bool Session::*fact) {
+      return std::any_of(gang.sessions.begin(), gang.sessions.end(), [&](SessionKey key) {
+        const Session* session = living(key);
+        return session != nullptr && session->*fact;
+      });
+    };
+    if (is_any(&Session::unsettled)) continue;
+    const bool returns =
+        state->absence == policy::Absence::kReturns && (state->holds_lease() || comes_back(*state));
+    const auto absence = !is_any(&Session::away) ? policy::Absence::kHere
+                         : returns               ? policy::Absence::kReturns
+                                                 : policy::Absence::kAway;
+    if (absence == state->absence) continue;
+    if (absence == policy::Absence::kAway) place_away(gang.sessions);
+    leases_.set_absence(id, absence);
+    has_changed = true;
+  }
+  if (!has_changed) return false;
+  set_timer(boot_now());
+  room_changed_();
+  return true;
+}
+
+/// Those of them that are in host memory take no room on their GPUs.
+void Checkpoints::place_away(const std::set<SessionKey>& sessions) {
+  std::set<SessionKey> away;
+  for (const SessionKey key : sessions) {
+    const Session* session = living(key);
+    if (session != nullptr && session->away) away.insert(key);
+  }
+  node_.ledger.place(away, Ledger::Place::kAway);
+}
+
+/// A checkpointed gang that an administrator has paused would find no lease.
+bool Checkpoints::comes_back(const policy::Gang& gang) {
+  return gang.wants && !gang.is_kept_paused();
+}
+
+/// Checkpointed gangs that want their GPU come first, then the queue.
+void Checkpoints::look_for_room() {
+  node_.returning.clear();
+  for (const auto& [id, gang] : leases_.gangs()) {
+    const policy::Gang* state = leases_.state_of(gang.id);
+    if (state == nullptr || state->absence != policy::Absence::kAway) continue;
+    // One that was united with a gang on its GPUs may have a lease.
+    if (!comes_back(*state) && !leases_.is_held_back(gang)) continue;
     LeaseGang& waiter = *leases_.find_gang(id);
+    if (boot_now() < gang.not_returned_before) {
+      node_.returning = gang.job->name;
+      set_timer(gang.not_returned_before);
+      continue;
+    }
     if (let_return(waiter)) return;
     node_.returning = gang.job->name;
     make_room([&](const Ledger& ledger) { return ledger.can_return(waiter.sessions); }, id);
     if (operation_) return;
   }
-  if (was_closed && node_.returning.empty()) room_changed_();
   if (!node_.returning.empty() || node_.draining) return;
   for (const auto& [key, job] : node_.jobs) {
     if (job->admitted) continue;

@@ -28,7 +28,8 @@ struct LeaseGang {
   std::chrono::nanoseconds created{0};
   std::uint64_t gaps_noted = 0;  ///< of its policy state: gaps_shown that the job knows of
   std::chrono::nanoseconds not_checkpointed_before{0};
-  int failed_checkpoints = 0;  ///< in a row
+  std::chrono::nanoseconds not_returned_before{0};
+  int failed_checkpoints = 0, failed_returns = 0;  ///< in a row
   std::string traced_state;
   policy::Decision last_decision;  ///< about it, evictions aside
   std::chrono::nanoseconds decided_at{0};

@@ -160,6 +160,8 @@ struct NodeOptions {
   std::uint64_t gpu_overhead = 0;  ///< 0: by size of the GPU
   std::uint64_t host_budget = 0;
   std::chrono::nanoseconds grace{}, drain_budget{}, checkpoint_after{};
+  /// A checkpointed job that may come back waits for so long until the driver shows more room.
+  std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
 };
 
 struct Node {

@@ -200,6 +200,102 @@ TEST_F(CheckpointTest, AGangWhoseLeaseEndsBeforeItIsBackGetsAnother) {
   EXPECT_EQ(gang()["checkpoint"], "here");
 }
 
+TEST_F(CheckpointTest, AJobInTheQueueIsAdmittedAsSoonAsTheRoomOfTheOneThatReturnsIsBooked) {
+  FakeJob holding = admit(100 * kMiB, "holding");
+  start_with_idle_job_away(860 * kMiB);
+  FakeProcess holder = join_with(holding, {0}, 0);
+  run(holder);
+  want(process_->peer);
+  FakePeer third(socket());
+  third.send(Type::kJobSubmit, job_submit(10 * kMiB, "third"));
+  pump();
+  EXPECT_THAT(text_of(third.expect<wire::JobNotice>(Type::kJobQueued).text), HasSubstr("idle"));
+  end_second();
+  wait_for<wire::JobAdmitted>(Type::kJobAdmitted, third);
+  serve_until([&] { return gang()["checkpoint"] == "returning"; });
+}
+
+TEST_F(CheckpointTest, AGangThatIsToReturnAndWantsNothingAnyMoreStaysAway) {
+  FakeJob holding = admit(100 * kMiB, "holding");
+  start_with_idle_job_away(860 * kMiB);
+  FakeProcess holder = join_with(holding, {0}, 0);
+  run(holder);
+  want(process_->peer);
+  end_second();
+  serve_until([&] { return gang()["checkpoint"] == "returning"; });
+  process_->peer.disconnect();
+  serve_until([&] { return gang()["checkpoint"] == "away"; });
+  FakeJob third = admit(900 * kMiB, "third");  // in its room
+}
+
+TEST_F(CheckpointTest, APausedGangStaysAwayAndKeepsNobodyWaiting) {
+  start_with_idle_job_away();
+  tell({{"verb", "pause"}, {"job", job()["id"]}});
+  want(process_->peer);
+  end_second();
+  admit(928 * kMiB, "third");
+  EXPECT_EQ(gang()["checkpoint"], "away");
+}
+
+TEST_F(CheckpointTest, WhereTheDriverShowsNoRoomTheLeaseGoesToOthersMeanwhile) {
+  manager_->options().room_patience = std::chrono::nanoseconds(1);
+  FakeJob other_job = admit(100 * kMiB, "other");
+  start_with_idle_job_away(860 * kMiB);
+  end_second();
+  fill_gpu();
+  want(process_->peer);
+  serve_until([&] { return !job()["checkpoint_refused"].is_null(); });
+  EXPECT_THAT(job()["checkpoint_refused"].get<std::string>(), HasSubstr("less free"));
+  serve_until([&] { return gang()["state"] == "waiting"; });
+  FakeProcess other = join_with(other_job, {0}, 0);
+  run(other);
+  report_idle(other);
+  use_[0].used_bytes = 0;
+  drains(other.peer);
+  wait_for<wire::Grant>(Type::kGrant);
+  EXPECT_TRUE(job()["checkpoint_refused"].is_null());
+}
+
+TEST_F(CheckpointTest, WhereAReturnFailsTheLeaseGoesToOthersMeanwhile) {
+  start_with_idle_job_away();
+  end_second();
+  set_helper("echo the driver is broken; exit 1");
+  want(process_->peer);
+  serve_until([&] { return !job()["checkpoint_refused"].is_null(); });
+  EXPECT_EQ(job()["checkpoint_refused"], "the driver is broken");
+  serve_until([&] { return gang()["state"] == "waiting"; });
+  set_helper("exit 0");
+  wait_for<wire::Grant>(Type::kGrant);
+  EXPECT_EQ(gang()["checkpoint"], "here");
+}
+
+TEST_F(CheckpointTest, AnUndoThatFailsIsTriedAgain) {
+  set_helper("echo $2; exit 1");
+  start_idle_job();
+  FakePeer second = queue_second();
+  leaves();
+  serve_until([&] { return !job()["checkpoint_refused"].is_null(); });
+  EXPECT_EQ(job()["checkpoint_refused"], "leave; and it can't be undone: return");
+  set_helper("exit 0");
+  serve_until([&] { return gang()["checkpoint"] == "here"; });
+  want(process_->peer);
+  wait_for<wire::Grant>(Type::kGrant);
+}
+
+TEST_F(CheckpointTest, WhenTheOneThatWasLeavingDiesAfterARestartTheOthersOfItsGangGoOn) {
+  start_idle_job();
+  FakePeer second = queue_second();
+  empties();
+  wait_for<wire::LeaveGpu>(Type::kLeaveGpu);
+  FakeProcess late = join_with(*job_, {0}, 0);
+  crash_manager();
+  start_manager();
+  process_->peer.kill();
+  come_back(late);
+  want(late.peer);
+  wait_for<wire::Grant>(Type::kGrant, late.peer);
+}
+
 TEST_F(TwoGpuCheckpointTest, AGangThatIsUnitedWithOneThatIsAwayGivesItsLeaseBackFirst) {
   set_helper("exit 0");
   start_idle_job();
