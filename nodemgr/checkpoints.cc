@@ -167,6 +167,12 @@ void Checkpoints::make_ready() {
       operation_->bytes += fixed_bytes(*session, gpu);
     }
   }
+  for (const SessionKey id : operation_->sessions) {
+    // What it has in host memory from now on, for the next manager.
+    for (const auto& [gpu, memory] : living(id)->memory) {
+      node_.journal_append(attach_record(node_, *living(id), gpu));
+    }
+  }
   journal("leaving");
   operation_->stage = CheckpointStage::kReadying;
   operation_->deadline = boot_now() + kStagePatience;

@@ -34,7 +34,7 @@ struct Replay {
   std::map<std::string, JournalRecord> jobs;  ///< by id
   struct Process {
     JournalRecord record;
-    std::map<std::string, std::uint64_t> gpus;  ///< with what was set aside for it there
+    std::map<std::string, JournalRecord> gpus;  ///< the last "attach" of each
     std::string place;                          ///< "leaving", "away"; else it is on its GPUs
   };
   std::map<std::uint64_t, Process> processes;
@@ -55,7 +55,7 @@ struct Replay {
       processes[record.number("session")].record = record;
     } else if (record.kind == "attach") {
       auto it = processes.find(record.number("session"));
-      if (it != processes.end()) it->second.gpus[record["gpu"]] = record.number("overhead");
+      if (it != processes.end()) it->second.gpus[record["gpu"]] = record;
     } else if (record.kind == "place") {
       for (auto& [id, process] : processes) {
         if (cat(",", record["sessions"], ",").find(cat(",", id, ",")) == std::string::npos)
@@ -83,9 +83,11 @@ std::unique_ptr<Session> session_from(const JournalRecord& record) {
   return session;
 }
 
+bool is_off_gpu(const std::string& place) { return place == "leaving" || place == "away"; }
+
 /// Where checkpoints had it. One that was on its way may be anywhere: it is brought back.
 void place(Session& session, const std::string& where, Node& node, Leases& leases) {
-  if (where != "leaving" && where != "away") return;
+  if (!is_off_gpu(where)) return;
   session.off_gpu = true;
   session.away = where == "away";
   session.unsettled = where == "leaving";
@@ -121,17 +123,23 @@ void bring_back(const Replay& replay, Node& node, Jobs& jobs, Sessions& sessions
       session->job = &restored;
       Session& awaited = *session;
       sessions.expect(std::move(session));
-      for (const auto& [uuid, overhead] : replay.processes.at(awaited.id).gpus) {
+      const std::string& where = replay.processes.at(awaited.id).place;
+      for (const auto& [uuid, attach] : replay.processes.at(awaited.id).gpus) {
         std::optional<wire::GpuUuid> parsed = parse_uuid(uuid);
         int gpu = parsed ? node.find_gpu(*parsed) : -1;
         if (gpu < 0) continue;
         awaited.memory[gpu];
         node.ledger.attach(awaited.id, restored.key, gpu, 0);
         // Before it can be measured again, jobs are admitted beside it.
-        node.ledger.measured(awaited.id, gpu, overhead);
+        node.ledger.measured(awaited.id, gpu, attach.number("overhead"));
+        // What is checkpointed has not changed since, and is in host memory before it is heard of.
+        if (is_off_gpu(where)) {
+          node.ledger.restore(awaited.id, gpu, attach.number("pageable"),
+                              attach.number("unpageable"));
+        }
         leases.attach(awaited, gpu);
       }
-      place(awaited, replay.processes.at(awaited.id).place, node, leases);
+      place(awaited, where, node, leases);
     }
   }
 }

@@ -48,6 +48,8 @@ JournalRecord attach_record(const Node& node, const Session& session, int gpu) {
   record.fields["session"] = cat(session.id);
   record.fields["gpu"] = node.gpus.at(gpu).info.uuid_text;
   record.fields["overhead"] = cat(node.ledger.overhead(session.id, gpu));
+  record.fields["pageable"] = cat(node.ledger.pageable(session.id, gpu));
+  record.fields["unpageable"] = cat(node.ledger.unpageable(session.id, gpu));
   return record;
 }
 

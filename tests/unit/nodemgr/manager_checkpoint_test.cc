@@ -296,6 +296,20 @@ TEST_F(CheckpointTest, WhenTheOneThatWasLeavingDiesAfterARestartTheOthersOfItsGa
   wait_for<wire::Grant>(Type::kGrant, late.peer);
 }
 
+TEST_F(CheckpointTest, WhatIsAwayHasItsHostMemoryAfterARestartToo) {
+  start_with_idle_job_away();
+  end_second();
+  crash_manager();
+  // The promises of both need 36 MiB of it, what is away more than 250.
+  ASSERT_TRUE(values_.set("host.budget", "120MiB", "test").ok());
+  start_manager();
+  FakePeer third(socket());
+  third.send(Type::kJobSubmit, job_submit(728 * kMiB, "third"));
+  pump();
+  EXPECT_THAT(text_of(third.expect<wire::JobNotice>(Type::kJobQueued).text),
+              HasSubstr("host memory"));
+}
+
 TEST_F(TwoGpuCheckpointTest, AGangThatIsUnitedWithOneThatIsAwayGivesItsLeaseBackFirst) {
   set_helper("exit 0");
   start_idle_job();
