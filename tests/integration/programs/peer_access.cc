@@ -1,5 +1,6 @@
 // A kernel on one device that reads and writes memory of another: allocated before and after the
-// access was enabled, and away from its device in between. Runner: gpus=2
+// access was enabled, and away from its device in between; also when it was disabled meanwhile.
+// Runner: gpus=2
 #include "tests/integration/programs/program.h"
 
 using namespace plexrl::integration;
@@ -30,8 +31,14 @@ int main() {
   const CUdeviceptr after = allocate(bytes);
   CHECK(cuMemsetD32(after, 3, words));
   CHECK(cuCtxSynchronize());
-  for (unsigned round = 0; round < 3; ++round) {
+  for (unsigned round = 0; round < 4; ++round) {
     CHECK(cuCtxSetCurrent(second));
+    if (round == 3) {  // given up, and taken again after the memory has been away
+      CHECK(cuCtxDisablePeerAccess(first));
+      std::printf("disabled again: %s\n", error_name(cuCtxDisablePeerAccess(first)).c_str());
+      program.pause();
+      CHECK(cuCtxEnablePeerAccess(first, 0));
+    }
     launch(combine, words, nullptr, far, before, after, count, round + 3);
     launch(combine, words, nullptr, before, far, before, count, round + 5);
     CHECK(cuCtxSynchronize());
