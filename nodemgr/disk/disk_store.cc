@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cstring>
@@ -28,7 +29,11 @@ DiskStore::Outcome outcome_of(const absl::Status& status) {
 }  // namespace
 
 DiskStore::DiskStore(Options options)
-    : options_(std::move(options)), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+    : options_(std::move(options)), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // A manager that has lost its journal counts its generations from the first again.
+  while (::getrandom(&next_nonce_, sizeof next_nonce_, 0) != sizeof next_nonce_) {
+  }
+}
 
 absl::StatusOr<std::unique_ptr<DiskStore>> DiskStore::open(Options options) {
   auto trial = SpillFile::create(options.folder);
@@ -77,6 +82,19 @@ absl::StatusOr<DiskStore::File*> DiskStore::file_of(Owner owner) {
   File& file = files_[owner];
   file.file = *std::move(made);
   return &file;
+}
+
+absl::StatusOr<const SpillFile*> DiskStore::file(Owner owner) {
+  const auto found = file_of(owner);
+  if (!found.ok()) return found.status();
+  return (*found)->file.get();
+}
+
+void DiskStore::adopt(Owner owner, std::unique_ptr<SpillFile> adopted) {
+  File& file = files_[owner];
+  file.file = std::move(adopted);
+  file.file->each_written(
+      [&](std::uint64_t offset, std::uint64_t bytes) { file.places.add(offset, bytes); });
 }
 
 void DiskStore::write(Owner owner, std::uint64_t request, ScopedFd memory, const Place& place) {

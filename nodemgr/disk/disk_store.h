@@ -73,6 +73,13 @@ class DiskStore {
 
   void set_limit(std::uint64_t bytes) { options_.limit_bytes = bytes; }
 
+  /// The owner's file, made if there is none yet; ours. Errors: the folder's.
+  absl::StatusOr<const SpillFile*> file(Owner owner);
+  bool has_file(Owner owner) const { return files_.count(owner) != 0; }
+  /// A file of an earlier manager (SpillFile::reopen), with what is written in it, becomes the
+  /// owner's, who has none here.
+  void adopt(Owner owner, std::unique_ptr<SpillFile> file);
+
   /// Writes a chunk of `memory`, which is kept open meanwhile. It may be read before `finished` has
   /// said that it is done, not before it was asked for.
   void write(Owner owner, std::uint64_t request, ScopedFd memory, const Place& place);

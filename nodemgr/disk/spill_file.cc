@@ -1,6 +1,7 @@
 #include "nodemgr/disk/spill_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +49,46 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::create(const std::string& 
   if (!has_tmpfile) fd = create_and_unlink(folder);
   if (!fd.is_open()) return system_error(cat("can't make a file in ", folder));
   return std::unique_ptr<SpillFile>(new SpillFile(std::move(fd), *std::move(key)));
+}
+
+absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::reopen(int name, std::uint64_t inode,
+                                                             const std::string& folder,
+                                                             std::span<const std::uint8_t> key) {
+  struct stat file{};
+  struct stat in{};
+  if (::fstat(name, &file) != 0 || ::stat(folder.c_str(), &in) != 0) {
+    return system_error(cat("can't look at a file in ", folder));
+  }
+  const bool is_ours = S_ISREG(file.st_mode) && file.st_nlink == 0 && file.st_uid == ::geteuid() &&
+                       file.st_dev == in.st_dev && (inode == 0 || file.st_ino == inode);
+  if (!is_ours) return absl::PermissionDeniedError("it is not the file of the manager before");
+  auto copy = ChunkKey::copy_of(key);
+  if (!copy.ok()) return copy.status();
+  ScopedFd fd(::open(cat("/proc/self/fd/", name).c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.is_open()) return system_error(cat("can't open a file in ", folder, " again"));
+  return std::unique_ptr<SpillFile>(new SpillFile(std::move(fd), *std::move(copy)));
+}
+
+absl::StatusOr<ScopedFd> SpillFile::name() const {
+  ScopedFd name(::open(cat("/proc/self/fd/", fd_.get()).c_str(), O_PATH | O_CLOEXEC));
+  if (!name.is_open()) return system_error("can't name a file");
+  return name;
+}
+
+std::uint64_t SpillFile::inode() const {
+  struct stat file{};
+  return ::fstat(fd_.get(), &file) == 0 ? file.st_ino : 0;
+}
+
+void SpillFile::each_written(
+    const std::function<void(std::uint64_t, std::uint64_t)>& visit) const {
+  off_t at = 0;
+  while ((at = ::lseek(fd_.get(), at, SEEK_DATA)) >= 0) {
+    const off_t end = ::lseek(fd_.get(), at, SEEK_HOLE);
+    if (end <= at) return;
+    visit(static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(end - at));
+    at = end;
+  }
 }
 
 bool SpillFile::is_direct() const { return (::fcntl(fd_.get(), F_GETFL) & O_DIRECT) != 0; }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,6 +28,19 @@ class SpillFile {
   /// a moment. Errors: the folder's.
   static absl::StatusOr<std::unique_ptr<SpillFile>> create(const std::string& folder,
                                                            bool has_tmpfile = true);
+  /// The same file again, by a descriptor that only names it (O_PATH), as a process that outlived
+  /// an earlier manager holds it: it may name anything. Errors: it is not an unlinked file of ours
+  /// in the file system of `folder`, or not the one with this inode (0: any).
+  static absl::StatusOr<std::unique_ptr<SpillFile>> reopen(
+      int name, std::uint64_t inode, const std::string& folder,
+      std::span<const std::uint8_t> key);
+  /// Through which the file can be neither read nor written, and lives on. Errors: no descriptors.
+  absl::StatusOr<ScopedFd> name() const;
+  std::uint64_t inode() const;
+  /// Calls `visit(offset, bytes)` for what has been written and not given back, as the file system
+  /// knows it: all of the file where it makes no holes.
+  void each_written(const std::function<void(std::uint64_t, std::uint64_t)>& visit) const;
+
   int fd() const { return fd_.get(); }
   const ChunkKey& key() const { return *key_; }
   bool is_direct() const;

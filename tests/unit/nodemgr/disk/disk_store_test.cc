@@ -1,5 +1,7 @@
 #include "nodemgr/disk/disk_store.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 
 #include "tests/unit/nodemgr/disk/disk_fixture.h"
@@ -311,6 +313,83 @@ TEST_F(DiskTest, AFolderThatCannotBeHadIsAnErrorAtOnce) {
   const auto opened = DiskStore::open(std::move(options));
   ASSERT_FALSE(opened.ok());
   EXPECT_THAT(std::string(opened.status().message()), ::testing::HasSubstr(folder_ + "/none"));
+}
+
+// ---- files that outlive their manager
+
+class Outlived : public DiskTest {
+ protected:
+  /// Two chunks of 4 MiB are written, the first is discarded; then the manager dies.
+  Outlived() {
+    open({});
+    const ScopedFd from = memory(8 * kMiB, 1);
+    store_->write(kOwner, 1, same(from), {0, 4 * kMiB, 0});
+    store_->write(kOwner, 2, same(from), {4 * kMiB, 4 * kMiB, 4 * kMiB});
+    seal_ = results(2).at(2).seal;
+    store_->discard(kOwner, 0, 4 * kMiB);
+    EXPECT_NE(read(from, {0, 4 * kMiB, 0}, {}).outcome, Outcome::kDone);  // after that
+    expected_ = bytes_of(from, 4 * kMiB, 4 * kMiB);
+    const auto file = store_->file(kOwner);
+    EXPECT_TRUE(file.ok());
+    auto name = (*file)->name();
+    EXPECT_TRUE(name.ok());
+    name_ = *std::move(name);
+    inode_ = (*file)->inode();
+    const auto key = (*file)->key().bytes();
+    key_.assign(key.begin(), key.end());
+    store_.reset();
+  }
+  auto reopen(int name, std::uint64_t inode) {
+    return SpillFile::reopen(name, inode, folder_, key_);
+  }
+
+  ScopedFd name_;
+  std::uint64_t inode_ = 0;
+  std::vector<std::uint8_t> key_;
+  Seal seal_;
+  std::string expected_;
+};
+
+TEST_F(Outlived, TheNextOneReadsThemAndKnowsWhatIsUsed) {
+  DiskStore::Options options;
+  options.generation = 2;
+  open(std::move(options));
+  auto file = reopen(name_.get(), inode_);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  store_->adopt(kOwner, *std::move(file));
+  EXPECT_EQ(store_->bytes_of(kOwner), 4 * kMiB);
+  const ScopedFd to = memory(4 * kMiB, 2);
+  ASSERT_EQ(read(to, {0, 4 * kMiB, 4 * kMiB}, seal_).outcome, Outcome::kDone);
+  EXPECT_EQ(bytes_of(to, 0, 4 * kMiB), expected_);
+  // Another chunk in the place that was given back.
+  const auto written = write(to, {0, 4 * kMiB, 0});
+  ASSERT_EQ(written.outcome, Outcome::kDone);
+  EXPECT_NE(written.seal.nonce, seal_.nonce);
+  EXPECT_EQ(store_->bytes_of(kOwner), 8 * kMiB);
+}
+
+TEST_F(Outlived, WhoHoldsTheNameCanNeitherReadNorWrite) {
+  char byte = 0;
+  EXPECT_EQ(::pread(name_.get(), &byte, 1, 4 << 20), -1);
+  EXPECT_EQ(::pwrite(name_.get(), &byte, 1, 4 << 20), -1);
+}
+
+TEST_F(Outlived, NothingElsePassesForIt) {
+  EXPECT_FALSE(reopen(name_.get(), inode_ + 1).ok());
+  const auto other = SpillFile::create(folder_);
+  ASSERT_TRUE(other.ok());
+  EXPECT_FALSE(reopen((*other)->fd(), inode_).ok());
+  EXPECT_TRUE(reopen((*other)->fd(), (*other)->inode()).ok());
+  // A file with a name, as one that the manager may write and its jobs may not.
+  const std::string path = folder_ + "/named";
+  const ScopedFd named(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  struct stat found{};
+  ASSERT_EQ(::fstat(named.get(), &found), 0);
+  EXPECT_FALSE(reopen(named.get(), found.st_ino).ok());
+  ::unlink(path.c_str());
+  const ScopedFd memory_file(::memfd_create("other", MFD_CLOEXEC));
+  ASSERT_EQ(::fstat(memory_file.get(), &found), 0);
+  EXPECT_FALSE(reopen(memory_file.get(), found.st_ino).ok()) << "of another file system";
 }
 
 TEST(PlaceSet, CountsEachByteOnce) {
