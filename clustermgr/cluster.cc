@@ -12,11 +12,23 @@ using nodemgr::cat;
 using nodemgr::LogLevel;
 
 constexpr char kClusterKey[] = "cluster";
+constexpr char kNodePrefix[] = "node/";
+
+std::int64_t unix_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+Change change_of(const cluster::v1::NodeRecord& record) {
+  return {kNodePrefix + record.name(), record.SerializeAsString()};
+}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Cluster>> Cluster::open(Store& store, Metrics& metrics) {
-  std::unique_ptr<Cluster> cluster(new Cluster(store, metrics));
+absl::StatusOr<std::unique_ptr<Cluster>> Cluster::open(Store& store, Metrics& metrics,
+                                                       NodesConfig nodes) {
+  std::unique_ptr<Cluster> cluster(new Cluster(store, metrics, nodes));
   const absl::StatusOr<std::optional<std::string>> stored = store.get(kClusterKey);
   if (!stored.ok()) return stored.status();
   cluster::v1::ClusterRecord record;
@@ -30,6 +42,8 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::open(Store& store, Metrics& me
   if (!status.ok()) return status;
   cluster->id_ = record.cluster_id();
   cluster->generation_ = record.generation();
+  status = cluster->restore();
+  if (!status.ok()) return status;
   return cluster;
 }
 
@@ -38,7 +52,81 @@ Cluster::Status Cluster::status() const {
   return {id_, generation_, not_ready_reason_, std::chrono::steady_clock::now() - begin_};
 }
 
+absl::Status Cluster::restore() {
+  const auto stored = store_.list(kNodePrefix);
+  if (!stored.ok()) return stored.status();
+  for (const auto& [key, value] : *stored) {
+    cluster::v1::NodeRecord record;
+    if (!record.ParseFromString(value)) {
+      return absl::DataLossError(
+          cat("the store's entry '", key, "' can't be read: put a backup in place"));
+    }
+    nodes_.remember(std::move(record), now());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::report(const cluster::v1::ReportNodeRequest& report) {
+  absl::Status status = Nodes::check(report);
+  if (!status.ok()) return status;
+  const std::lock_guard one(reporting_);
+  Nodes::Outcome outcome;
+  bool is_back = false;
+  {
+    const std::lock_guard lock(mu_);
+    outcome = nodes_.outcome_of(report);
+    const auto known = nodes_.all().find(report.node());
+    is_back = known == nodes_.all().end() || known->second.lost;
+  }
+  if (outcome.changes) {
+    const Change changes[] = {change_of(outcome.record)};
+    status = write(changes);
+    if (!status.ok()) return status;
+  }
+  if (is_back)
+    nodemgr::log_line(LogLevel::kInfo, "nodes", cat("joined node='", report.node(), "'"));
+  const std::lock_guard lock(mu_);
+  nodes_.accept(report, std::move(outcome.record), now(), unix_ns());
+  return absl::OkStatus();
+}
+
+cluster::v1::ListNodesReply Cluster::nodes() const {
+  const std::lock_guard lock(mu_);
+  return nodes_.list(now());
+}
+
 void Cluster::tick() {
+  try_again();
+  look_for_lost();
+}
+
+void Cluster::look_for_lost() {
+  const std::lock_guard one(reporting_);
+  Nodes::Changed changed;
+  std::vector<Change> changes;
+  {
+    const std::lock_guard lock(mu_);
+    changed = nodes_.look(now());
+    metrics_.set_nodes(static_cast<int>(nodes_.all().size()) - nodes_.count_lost(),
+                       nodes_.count_lost());
+    for (const std::string& name : changed.jobs_lost) {
+      changes.push_back(change_of(nodes_.all().at(name).record));
+    }
+  }
+  for (const std::string& name : changed.lost) {
+    nodemgr::log_line(
+        LogLevel::kWarning, "nodes",
+        cat("lost node='", name, "', waiting for it: is it up, and its node manager?"));
+  }
+  for (const std::string& name : changed.jobs_lost) {
+    nodemgr::log_line(LogLevel::kWarning, "nodes",
+                      cat("the jobs of node='", name, "' count as lost, unless it comes back"));
+  }
+  // A failure is said and seen in readiness; after a restart the grace time begins again.
+  if (!changes.empty()) write(changes).IgnoreError();
+}
+
+void Cluster::try_again() {
   if (status().not_ready_reason.empty()) return;
   cluster::v1::ClusterRecord record;
   record.set_cluster_id(id_);

@@ -24,6 +24,10 @@ const std::vector<Row>& rows() {
       {"network.max_threads", Kind::kCount, "64", "that answer requests; at least 4"},
       {"tls.dir", Kind::kText, "/etc/plexrl/tls", "folder with ca.pem, cert.pem and key.pem"},
       {"metrics.listen", Kind::kText, "127.0.0.1:7461", "where Prometheus reads; off: nowhere"},
+      {"nodes.report_every", Kind::kDuration, "2s", "how often a node says how it is"},
+      {"nodes.lost_after", Kind::kDuration, "30s", "silent for so long a node is lost"},
+      {"nodes.jobs_lost_after", Kind::kDuration, "5m",
+       "and its jobs are, when it is not back after so long"},
       {"state_dir", Kind::kText, "/var/lib/plexrl", "what outlives the manager: DIR/cluster/",
        false},
       {"config", Kind::kText, "", "settings file; else /etc/plexrl/clustermgr.toml", false},
@@ -61,6 +65,12 @@ absl::Status check_together(const Values& values) {
     if (!metrics.ok()) {
       return invalid("metrics.listen: ", nodemgr::message_of(metrics.status()), ", and not 'off'");
     }
+  }
+  const auto every = values.duration("nodes.report_every");
+  if (every < std::chrono::milliseconds(10) || values.duration("nodes.lost_after") < 2 * every) {
+    return invalid("nodes.lost_after ", values.text("nodes.lost_after"), " is less than two of ",
+                   "nodes.report_every ", values.text("nodes.report_every"),
+                   ", or that less than 10ms");
   }
   constexpr std::uint64_t kLeast = 64 << 10;
   constexpr std::uint64_t kMost = 64 << 20;

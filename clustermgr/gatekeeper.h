@@ -24,6 +24,8 @@ class Gatekeeper {
 
   const std::shared_ptr<grpc::ServerCredentials>& credentials() const { return credentials_; }
 
+  bool has_tls() const { return has_tls_; }
+
   /// Who makes this request, if one of `roles` may; else PERMISSION_DENIED says who is needed.
   [[nodiscard]] absl::StatusOr<tls::Identity> admit(const grpc::ServerContext& context,
                                                     std::initializer_list<tls::Role> roles) const;

@@ -77,6 +77,7 @@ absl::StatusOr<ServerOptions> server_options(const Values& values, Metrics& metr
   options.listen = *listen;
   options.max_message_bytes = values.bytes("network.max_message");
   options.max_threads = static_cast<int>(values.count("network.max_threads"));
+  options.report_every = values.duration("nodes.report_every");
   if (values.is_on("network.insecure_loopback")) {
     log_line(LogLevel::kWarning, "tls",
              "no certificates are asked for: whoever can connect on this machine may do "
@@ -137,7 +138,9 @@ absl::Status manage(const Values& values, const sigset_t& signals, int argc, cha
   if (!options.ok()) return options.status();
   absl::StatusOr<std::unique_ptr<Store>> store = open_store(values);
   if (!store.ok()) return store.status();
-  absl::StatusOr<std::unique_ptr<Cluster>> cluster = Cluster::open(**store, **metrics);
+  absl::StatusOr<std::unique_ptr<Cluster>> cluster = Cluster::open(
+      **store, **metrics,
+      {values.duration("nodes.lost_after"), values.duration("nodes.jobs_lost_after")});
   if (!cluster.ok()) return cluster.status();
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::start(*std::move(options), **cluster, **metrics);

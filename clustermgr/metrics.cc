@@ -41,6 +41,12 @@ struct Metrics::Parts {
   Counter& good_writes = writes.Add({{"result", "done"}});
   Counter& failed_writes = writes.Add({{"result", "failed"}});
   Gauge& ready = gauge(*registry, "plexrl_cluster_ready", "1 while requests can be served");
+  Family<Gauge>& nodes = BuildGauge()
+                             .Name("plexrl_cluster_nodes")
+                             .Help("Nodes that ever joined, by state")
+                             .Register(*registry);
+  Gauge& joined = nodes.Add({{"state", "joined"}});
+  Gauge& lost = nodes.Add({{"state", "lost"}});
   Gauge& expiry = gauge(*registry, "plexrl_cluster_certificate_expiry_seconds",
                         "Unix time at which the manager's own certificate expires; 0: has none");
   std::unique_ptr<prometheus::Exposer> exposer;  // last: it reads the registry from its threads
@@ -76,6 +82,10 @@ void Metrics::count_store_write(bool good) {
   (good ? parts_->good_writes : parts_->failed_writes).Increment();
 }
 void Metrics::set_ready(bool ready) { parts_->ready.Set(ready ? 1 : 0); }
+void Metrics::set_nodes(int joined, int lost) {
+  parts_->joined.Set(joined);
+  parts_->lost.Set(lost);
+}
 void Metrics::set_certificate_expiry(std::time_t expiry) {
   parts_->expiry.Set(static_cast<double>(expiry));
 }

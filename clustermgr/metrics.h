@@ -22,6 +22,7 @@ class Metrics {
   void count_refused_caller();
   void count_store_write(bool good);
   void set_ready(bool ready);
+  void set_nodes(int joined, int lost);
   void set_certificate_expiry(std::time_t expiry);
 
  private:

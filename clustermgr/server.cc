@@ -38,8 +38,12 @@ const char* name_of(grpc::StatusCode code) {
 
 class Service final : public cluster::v1::Cluster::Service {
  public:
-  Service(Gatekeeper gatekeeper, Cluster& cluster, Metrics& metrics)
-      : gatekeeper_(std::move(gatekeeper)), cluster_(cluster), metrics_(metrics) {}
+  Service(Gatekeeper gatekeeper, std::chrono::nanoseconds report_every, Cluster& cluster,
+          Metrics& metrics)
+      : gatekeeper_(std::move(gatekeeper)),
+        report_every_(report_every),
+        cluster_(cluster),
+        metrics_(metrics) {}
 
   const Gatekeeper& gatekeeper() const { return gatekeeper_; }
 
@@ -58,6 +62,35 @@ class Service final : public cluster::v1::Cluster::Service {
                   });
   }
 
+  grpc::Status ReportNode(grpc::ServerContext* context,
+                          const cluster::v1::ReportNodeRequest* request,
+                          cluster::v1::ReportNodeReply* reply) override {
+    return answer("ReportNode", *context, {Role::kNode}, [&](const tls::Identity& caller) {
+      absl::Status status = tls::check_name(request->node());
+      if (status.ok() && gatekeeper_.has_tls() && caller.name != request->node()) {
+        status = absl::PermissionDeniedError(
+            cat("the certificate is of ", tls::text_of(caller), ", and the report of node ",
+                request->node(), ": make one with `plexrl-ctl tls init DIR --node ",
+                request->node(), "`, or start the node manager with --node ", caller.name));
+      }
+      if (status.ok()) status = cluster_.report(*request);
+      if (!status.ok()) return status;
+      const Cluster::Status now = cluster_.status();
+      reply->set_cluster_id(now.cluster_id);
+      reply->set_generation(now.generation);
+      reply->set_report_every_s(std::chrono::duration<double>(report_every_).count());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status ListNodes(grpc::ServerContext* context, const cluster::v1::ListNodesRequest*,
+                         cluster::v1::ListNodesReply* reply) override {
+    return answer("ListNodes", *context, {Role::kUser, Role::kAdmin}, [&](const tls::Identity&) {
+      *reply = cluster_.nodes();
+      return absl::OkStatus();
+    });
+  }
+
  private:
   /// Lets `work` answer if the caller has one of `roles`; absl's codes are gRPC's.
   template <typename Work>
@@ -71,6 +104,7 @@ class Service final : public cluster::v1::Cluster::Service {
   }
 
   Gatekeeper gatekeeper_;
+  const std::chrono::nanoseconds report_every_;
   Cluster& cluster_;
   Metrics& metrics_;
 };
@@ -137,7 +171,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::start(ServerOptions options, Clu
   gpr_set_log_function(log_of_grpc);
   grpc::EnableDefaultHealthCheckService(true);
   auto server = std::make_unique<GrpcServer>(
-      std::make_unique<Service>(*std::move(gatekeeper), cluster, metrics));
+      std::make_unique<Service>(*std::move(gatekeeper), options.report_every, cluster, metrics));
   const absl::Status status = server->start(options);
   if (!status.ok()) return status;
   server->set_ready(cluster.status().not_ready_reason.empty());

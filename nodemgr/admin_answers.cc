@@ -3,6 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "nodemgr/admin_learned.h"
 #include "nodemgr/admin_parts.h"
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
@@ -108,6 +109,8 @@ std::string admin_answer(const AdminContext& context, const std::string& request
     json["gpus"] = gpus_json(context);
   } else if (verb == "memory") {
     add_memory(json, context);
+  } else if (verb == "learned") {
+    add_learned(json, context);
   } else if (verb == "usage") {
     const absl::Status status = add_usage(json, context, Json::parse(request, nullptr, false));
     if (!status.ok()) return error_line(context, message_of(status));
@@ -120,9 +123,9 @@ std::string admin_answer(const AdminContext& context, const std::string& request
     if (job == nullptr) return error_line(context, cat("no job has the id '", text, "'"));
     json["explain"] = explain_json(context, *job);
   } else {
-    const std::vector<std::string> verbs = {"status",   "jobs",  "gpus",   "memory", "limits",
-                                            "explain",  "usage", "reload", "pause",  "resume",
-                                            "priority", "hold",  "drain",  "undrain"};
+    const std::vector<std::string> verbs = {"status",  "jobs",     "gpus",  "memory", "limits",
+                                            "learned", "explain",  "usage", "reload", "pause",
+                                            "resume",  "priority", "hold",  "drain",  "undrain"};
     std::string nearest = settings::nearest_name(verb, verbs);
     return error_line(context, cat("unknown verb '", verb, "'",
                                    nearest.empty() ? "" : cat(", did you mean '", nearest, "'?")));

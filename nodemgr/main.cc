@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "nodemgr/cluster_agent.h"
 #include "nodemgr/daemon_settings.h"
 #include "nodemgr/daemon_start.h"
 #include "nodemgr/gpu_probe.h"
@@ -118,6 +119,8 @@ int run(int argc, char** argv) {
   log_line(LogLevel::kInfo, "main",
            cat("ready socket='", (*manager)->socket_path(), "' gpus=", node.gpus.size(),
                node.simulated ? " (simulated)" : "", " generation=", node.generation));
+  const ClusterAgent agent((*manager)->loop(), loaded->values, node.options.node,
+                           (*manager)->admin_path());
   say_ready(loaded->values.text("ready_fd"), "ready");
   return serve(**manager, signals, argc, argv);
 }

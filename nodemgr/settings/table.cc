@@ -70,7 +70,9 @@ absl::Status check(const Row& row, const std::string& text) {
 
 }  // namespace
 
-std::string flag_name(const Row& row) { return replaced(row.name, "._", '-'); }
+std::string flag_name(const Row& row) {
+  return row.flag[0] != '\0' ? row.flag : replaced(row.name, "._", '-');
+}
 
 std::string environment_name(const Row& row) {
   return cat("PLEXRL_", upper(replaced(row.name, ".", '_')));

@@ -26,9 +26,10 @@ struct Row {
   const char* help;
   bool in_file = true;
   std::vector<const char*> words = {};  ///< kText: the words allowed; empty: any
+  const char* flag = "";                ///< when it is not made of the name
 };
 
-/// `trace.max_bytes` → `trace-max-bytes`.
+/// `trace.max_bytes` → `trace-max-bytes`, unless the row says otherwise.
 std::string flag_name(const Row& row);
 /// `trace.max_bytes` → `PLEXRL_TRACE_MAX_BYTES`.
 std::string environment_name(const Row& row);

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import urllib.request
 
-from sandbox import Failure, run_case
+from sandbox import Failure, run_case, wait_until
 
 
 class ClusterManager:
-    """`secure`: with certificates that plexrl-ctl makes."""
+    """`secure`: with certificates that plexrl-ctl makes. `options`: more of the command line."""
 
-    def __init__(self, sandbox, secure=True):
-        self.sandbox, self.secure = sandbox, secure
+    def __init__(self, sandbox, secure=True, options=()):
+        self.sandbox, self.secure, self.options = sandbox, secure, options
         self.authority = sandbox.folder / "ca"
         self.process, self.port, self.metrics = None, 0, 0
         if secure:
@@ -36,7 +36,7 @@ class ClusterManager:
         own = ["--tls-dir", self.authority / "manager-127.0.0.1"] if self.secure else ["--network-insecure-loopback"]
         self.process = self.sandbox.start(
             [self.sandbox.prefix / "bin/plexrl-clustermgr", "--network-listen", f"127.0.0.1:{self.port}", "--metrics-listen",
-             "127.0.0.1:0", "--ready-fd", told, *own], self.sandbox.environment(), "clustermgr", pass_fds=[told])
+             "127.0.0.1:0", "--ready-fd", told, *own, *self.options], self.sandbox.environment(), "clustermgr", pass_fds=[told])
         os.close(told)
         with os.fdopen(ready) as lines:
             line = lines.readline()
@@ -62,6 +62,12 @@ class ClusterManager:
         if done.returncode != 0:
             raise Failure(f"plexrl-ctl {words} ended with {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
+
+    def has_metric(self, name):
+        try:
+            return self.metric(name) > 0
+        except Failure:
+            return False
 
     def metric(self, name):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/metrics") as page:
@@ -166,6 +172,85 @@ def settings(sandbox):
     return "wrong settings are named"
 
 
+def joining(manager, who="node-a1"):
+    """Settings of a node manager `a1` that joins with the certificate of `who`."""
+    return {"PLEXRL_NODE": "a1", "PLEXRL_CLUSTER_MANAGER": f"127.0.0.1:{manager.port}",
+            "PLEXRL_CLUSTER_TLS": manager.authority / who}
+
+
+def nodes(sandbox):
+    manager = ClusterManager(sandbox, options=["--nodes-report-every", "50ms", "--nodes-lost-after", "2s",
+                                               "--nodes-jobs-lost-after", "1s"])
+    manager.make("--user", "ann", "--node", "a1")
+    expect("nodes before any joined", manager.ask("cluster", "nodes")["nodes"], [])
+    sandbox.start_manager("node", **joining(manager))
+    # Its plexrl-run starts a node manager anew when that has died, with the settings it was given itself.
+    job = sandbox.shared([sandbox.build / "tests/integration/programs/regular_gaps"], "worker", PLEXRL_TEST_PEER=sandbox.peer_file,
+                         **joining(manager))
+
+    def seen():
+        """What the cluster manager says of the node."""
+        found = manager.ask("cluster", "nodes")["nodes"]
+        return found[0] if found else {"state": "", "jobs": []}
+
+    def learned(node):
+        gangs = [gang for its in node["jobs"] for gang in its["gangs"] if gang["gaps"]]
+        return gangs[0]["gaps"]["weight"] if gangs else 0
+
+    wait_until(lambda: learned(seen()) >= 3, "the cluster manager knows gaps of the job", beside=job, seen=lambda: str(seen()))
+    node = seen()
+    expect("node", (node["name"], node["state"], node["simulated"], len(node["gpus"])), ("a1", "joined", True, 1))
+    expect("job", (node["jobs"][0]["name"], len(node["jobs"][0]["id"])), ("worker", 32))
+    told = sandbox.ask_manager("status")
+    expect("memory of the GPU", node["gpus"][0]["total_bytes"], told["gpus"][0]["total_bytes"])
+    expect("host memory", node["host_budget_bytes"], told["manager"]["host_budget_bytes"])
+    if node["gpus"][0]["in_link_bytes_s"] <= 0 or not 0.2 < node["jobs"][0]["gangs"][0]["gaps"]["p50_s"]:
+        raise Failure(f"link and gaps, which are of 300 ms: {node}")
+    text = manager.ctl("cluster", "nodes", *manager.address("user-ann")).stdout
+    if "1 simulated" not in text or "worker" not in text:
+        raise Failure(f"nodes as text: {text}")
+
+    # A cluster manager that dies and comes back is nothing to the node.
+    manager.kill()
+    def bursts():
+        return sandbox.ask_manager("learned")["learned"]["gangs"][0]["bursts"]["weight"]
+    before = bursts()
+    wait_until(lambda: bursts() > before + 2, "the job goes on without a cluster manager", beside=(job, sandbox.manager))
+    wait_until(lambda: "trying again" in sandbox.errors("node"), "the loss is in the node's log", beside=job)
+    manager.start()
+    wait_until(lambda: manager.has_metric('plexrl_cluster_requests_total{code="OK",method="ReportNode"}'),
+               "the node reports to the new cluster manager", beside=(job, sandbox.manager))
+
+    # A silent node is lost, and its jobs are after the grace time; both are back when it is.
+    sandbox.manager.send_signal(signal.SIGSTOP)
+    wait_until(lambda: seen()["state"] == "lost", "the node is lost", beside=job)
+    wait_until(lambda: seen()["jobs"][0]["state"] == "lost", "its job is lost", beside=job)
+    sandbox.manager.send_signal(signal.SIGCONT)
+    wait_until(lambda: seen()["state"] == "joined", "the node is back", beside=job, seen=lambda: str(seen()))
+    if seen()["jobs"][0]["state"] in ("lost", "gone"):
+        raise Failure(f"the job of a node that is back: {seen()}")
+
+    # A node manager that is killed takes its agent with it; the next one joins in its place, the job with it.
+    sandbox.manager.kill()
+    sandbox.manager.wait()
+    wait_until(lambda: seen().get("generation") == 2 and [its["name"] for its in seen()["jobs"]] == ["worker"],
+               "the next node manager has joined", beside=job, seen=lambda: str(seen()))
+    sandbox.stop_antagonist()
+    expect("the job's result", sandbox.wait(job).splitlines()[0], b"memory: as computed")
+    return "deaths on either side are seen and survived"
+
+
+def refused_node(sandbox):
+    """A node with a user's certificate works as without a cluster, and its log says what to do."""
+    manager = ClusterManager(sandbox)
+    manager.make("--user", "a1")
+    sandbox.start_manager("node", **joining(manager, "user-a1"))
+    wait_until(lambda: "this needs the role node" in sandbox.errors("node"), "the refusal is in the node's log",
+               beside=sandbox.manager)
+    expect("jobs", sandbox.ask_manager("jobs")["jobs"], [])
+    return "said, and going on"
+
+
 def loads_grpc(sandbox):
     """Which programs load gRPC's libraries."""
     def loads(file):
@@ -178,7 +263,7 @@ def loads_grpc(sandbox):
     return "nobody else does"
 
 
-CASES = {case.__name__: case for case in (status, certificates, insecure, settings, loads_grpc)}
+CASES = {case.__name__: case for case in (status, certificates, insecure, settings, nodes, refused_node, loads_grpc)}
 
 if __name__ == "__main__":
     sys.exit(run_case(__doc__, CASES, spec=""))

@@ -9,6 +9,7 @@
 
 #include "nodemgr/settings/cat.h"
 #include "tools/cli/exit_status.h"
+#include "tools/cluster/agent.h"
 #include "tools/cluster/manager_channel.h"
 #include "tools/cluster/verbs.h"
 
@@ -49,6 +50,16 @@ void declare_manager(CLI::App& app, ManagerAddress& manager) {
                "(PLEXRL_INSECURE_LOOPBACK=true)");
 }
 
+/// For the node manager, which starts it.
+CLI::App* declare_agent(CLI::App& app, AgentOptions& agent) {
+  CLI::App* const verb = app.add_subcommand("agent", "tells the cluster manager of a node");
+  verb->group("");  // not in --help
+  verb->add_option("--node", agent.node, "name of the node")->required();
+  verb->add_option("--admin-socket", agent.admin_socket, "of the node manager")->required();
+  verb->add_option("--manager-pid", agent.node_manager, "the node manager")->required();
+  return verb;
+}
+
 int run(int argc, char** argv) {
   // Its own lines on stderr say less than ours.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
@@ -65,6 +76,9 @@ int run(int argc, char** argv) {
   CLI::App* const cluster = app.add_subcommand("cluster", "a whole cluster");
   cluster->require_subcommand(1);
   CLI::App* const status = cluster->add_subcommand("status", "the cluster manager itself");
+  CLI::App* const nodes = cluster->add_subcommand("nodes", "every node that ever joined");
+  AgentOptions agent;
+  CLI::App* const agent_verb = declare_agent(app, agent);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -76,6 +90,11 @@ int run(int argc, char** argv) {
     return complain(cli::kUsage,
                     "which cluster manager? give --cluster HOST:PORT (PLEXRL_CLUSTER)");
   }
+  if (agent_verb->parsed()) {
+    agent.manager = manager;
+    return run_agent(agent);
+  }
+  if (nodes->parsed()) return finish(show_nodes(manager, json));
   if (status->parsed()) return finish(show_status(manager, json));
   return complain(cli::kUsage, "no verb given");
 }

@@ -10,4 +10,6 @@ namespace plexrl::cluster_tool {
 
 [[nodiscard]] absl::StatusOr<std::string> show_status(const ManagerAddress& manager, bool json);
 
+[[nodiscard]] absl::StatusOr<std::string> show_nodes(const ManagerAddress& manager, bool json);
+
 }  // namespace plexrl::cluster_tool

@@ -92,7 +92,7 @@ struct Group {
 int run_cluster_client(int argc, char** argv);
 
 constexpr Group kGroups[] = {
-    {"cluster", "a whole cluster: status", run_cluster_client},
+    {"cluster", "a whole cluster: status, nodes", run_cluster_client},
     {"tls", "certificates of a cluster: init DIR", run_tls},
 };
 

@@ -43,6 +43,7 @@ TEST(ClusterSettings, WithoutCertificatesItListensOnlyToThisMachine) {
 TEST(ClusterSettings, WhatIsOutOfRangeIsRefused) {
   EXPECT_THAT(error_of({"--network-max-message", "1GiB"}), HasSubstr("between 64KiB and 64MiB"));
   EXPECT_THAT(error_of({"--network-max-threads", "1"}), HasSubstr("between 4 and 4096"));
+  EXPECT_THAT(error_of({"--nodes-lost-after", "3s"}), HasSubstr("less than two"));
   EXPECT_THAT(error_of({"--metrics-listen", "yes"}), HasSubstr("'yes' is no HOST:PORT"));
 }
 

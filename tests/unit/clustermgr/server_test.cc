@@ -123,6 +123,65 @@ TEST_F(ServerTest, AThousandClientsAreAnsweredWhileAllStayConnected) {
   EXPECT_EQ(answered, 2 * kClients);
 }
 
+cluster::v1::ReportNodeRequest report_of(const std::string& node) {
+  cluster::v1::ReportNodeRequest report;
+  report.set_node(node);
+  report.mutable_inventory()->add_gpus()->set_total_bytes(1 << 30);
+  report.add_jobs()->set_id(std::string(32, 'a'));
+  return report;
+}
+
+grpc::Status send_report(const std::shared_ptr<grpc::Channel>& channel,
+                         const cluster::v1::ReportNodeRequest& report) {
+  grpc::ClientContext context;
+  cluster::v1::ReportNodeReply reply;
+  return cluster::v1::Cluster::NewStub(channel)->ReportNode(&context, report, &reply);
+}
+
+grpc::Status list(const std::shared_ptr<grpc::Channel>& channel,
+                  cluster::v1::ListNodesReply& reply) {
+  grpc::ClientContext context;
+  return cluster::v1::Cluster::NewStub(channel)->ListNodes(&context, {}, &reply);
+}
+
+TEST_F(ServerTest, ARoleThatMayNotIsToldWhichMay) {
+  const grpc::Status status = send_report(channel({tls::Role::kUser, "a1"}), report_of("a1"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("the certificate is of user/a1, and this needs the role node"),
+                    HasSubstr("plexrl-ctl tls init DIR --node")));
+  cluster::v1::ListNodesReply nodes;
+  EXPECT_THAT(list(channel({tls::Role::kNode, "a1"}), nodes).error_message(),
+              HasSubstr("needs the role user or admin"));
+}
+
+TEST_F(ServerTest, ANodeReportsOnlyOfItself) {
+  const auto a1 = channel({tls::Role::kNode, "a1"});
+  const grpc::Status status = send_report(a1, report_of("a2"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(status.error_message(), HasSubstr("of node/a1, and the report of node a2"));
+  EXPECT_TRUE(send_report(a1, report_of("a1")).ok());
+  cluster::v1::ReportNodeRequest lie = report_of("a1");
+  lie.mutable_inventory()->mutable_gpus(0)->set_usable_bytes(2u << 30);
+  EXPECT_EQ(send_report(a1, lie).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  cluster::v1::ListNodesReply nodes;
+  ASSERT_TRUE(list(channel({tls::Role::kUser, "ann"}), nodes).ok());
+  ASSERT_EQ(nodes.nodes_size(), 1);
+  EXPECT_EQ(nodes.nodes(0).inventory().gpus(0).usable_bytes(), 0);
+}
+
+TEST_F(ServerTest, NodesAndTheirJobsOutliveTheManager) {
+  ASSERT_TRUE(send_report(channel({tls::Role::kNode, "a1"}), report_of("a1")).ok());
+  server.reset();
+  cluster.reset();
+  store.reset();
+  store = Store::open(folder + "/cluster.sqlite").value();
+  cluster = Cluster::open(*store, *metrics).value();
+  const cluster::v1::ListNodesReply nodes = cluster->nodes();
+  ASSERT_EQ(nodes.nodes_size(), 1);
+  EXPECT_EQ(nodes.nodes(0).jobs(0).id(), std::string(32, 'a'));
+}
+
 TEST_F(ServerTest, ARestartKeepsTheClusterAndCountsItself) {
   const std::string id = cluster->status().cluster_id;
   server.reset();

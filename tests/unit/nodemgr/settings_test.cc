@@ -111,6 +111,12 @@ TEST(Settings, FlagsBeatTheEnvironmentWhichBeatsTheDefault) {
   EXPECT_THAT(line->arguments, ::testing::ElementsAre("rest"));
 }
 
+TEST(Settings, ARowMayHaveAFlagOfItsOwn) {
+  const Row row{"cluster.manager", Kind::kText, "", "", true, {}, "cluster"};
+  EXPECT_EQ(flag_name(row), "cluster");
+  EXPECT_EQ(environment_name(row), "PLEXRL_CLUSTER_MANAGER");
+}
+
 TEST(Settings, AnUnknownFlagNamesTheNearest) {
   Values values(kTable);
   const char* argv[] = {"nodemgr", "--trace-max-byte=1"};
