@@ -1,11 +1,13 @@
 #include "nodemgr/host_memory.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <limits>
 #include <sstream>
 
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/slabs.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -65,6 +67,24 @@ std::uint64_t cgroup_bytes(const std::string& root) {
 
 std::uint64_t default_host_budget(const std::string& root) {
   return std::min(available_bytes(root), cgroup_bytes(root)) / 5 * 4;
+}
+
+std::uint64_t mapped_slab_bytes(pid_t pid, const std::string& root) {
+  const std::string slab = cat("/memfd:", kSlabName, " ");  // " (deleted)" follows
+  std::ifstream file(cat(root, "/proc/", pid, "/maps"));
+  std::string line;
+  std::uint64_t sum = 0;
+  while (std::getline(file, line)) {
+    if (line.find(slab) == std::string::npos) continue;
+    std::uint64_t start = 0;
+    std::uint64_t end = 0;
+    const char* const last = line.data() + line.size();
+    const auto [dash, error] = std::from_chars(line.data(), last, start, 16);
+    if (error != std::errc{} || dash == last) continue;
+    std::from_chars(dash + 1, last, end, 16);
+    if (end > start) sum += end - start;
+  }
+  return sum;
 }
 
 }  // namespace plexrl::nodemgr

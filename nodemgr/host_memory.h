@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -9,5 +11,9 @@ namespace plexrl::nodemgr {
 /// what the cgroup (v2 or v1) of this process still allows, whichever is less. Bytes.
 /// `root` is "" or a test's folder that holds proc/ and sys/.
 std::uint64_t default_host_budget(const std::string& root = "");
+
+/// Of which a process has so much mapped as slabs, of whichever manager, by its /proc/PID/maps. 0
+/// where that can't be read.
+std::uint64_t mapped_slab_bytes(pid_t pid, const std::string& root = "");
 
 }  // namespace plexrl::nodemgr

@@ -516,6 +516,17 @@ void Leases::on_exiting(Session& session) {
   if (LeaseGang* gang = gang_of(session)) events_.push_back(policy::GangExiting{gang->id});
 }
 
+std::uint64_t Leases::evicting_bytes(const Session& session) const {
+  const auto gang = gangs_.find(session.gang);
+  if (gang == gangs_.end()) return 0;
+  std::uint64_t sum = 0;
+  for (const auto& [gpu, eviction] : gang->second.evictions) {
+    const auto asked = eviction.awaiting.find(session.id);
+    if (asked != eviction.awaiting.end()) sum += asked->second;
+  }
+  return sum;
+}
+
 bool Leases::is_switching() const {
   for (const auto& [id, gang] : state_.gangs) {
     bool moves = gang.phase == policy::Phase::kDraining || gang.phase == policy::Phase::kLoading;

@@ -40,7 +40,7 @@ struct LeaseGang {
   std::uint64_t submitted = 0;  ///< by all its processes, as last seen
 
   struct Eviction {
-    std::set<SessionKey> awaiting;
+    std::map<SessionKey, std::uint64_t> awaiting;  ///< how many bytes each was asked for
     bool failed = false;
     std::int64_t moved = 0;
     std::chrono::nanoseconds since{0};  ///< 0: none under way
@@ -126,6 +126,8 @@ class Leases {
   }
   const std::map<std::uint64_t, LeaseGang>& gangs() const { return gangs_; }
   bool is_switching() const;
+  /// So much memory of the process is on its way out of HBM, at most.
+  std::uint64_t evicting_bytes(const Session& session) const;
   /// Writes to the trace which gangs are in a gap, where that is not known yet.
   void trace_open_gaps() { switches_.tell_open_gaps(); }
   bool has_untraced_gaps() const { return switches_.has_untold_gaps(); }

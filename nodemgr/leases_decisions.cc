@@ -181,7 +181,7 @@ void Leases::evict(LeaseGang& gang, const policy::Decision& decision) {
     wire::Evict message{static_cast<std::uint32_t>(decision.gpu), 0, bytes};
     paging_.evicting(*session, decision.gpu, gang.last_epoch, for_switch, boot_now());
     session->client->send(wire::Type::kEvict, 0, message);
-    eviction.awaiting.insert(session->id);
+    eviction.awaiting[session->id] = bytes;
     left -= bytes;
   }
   fault_point("mid_evict");

@@ -100,11 +100,11 @@ bool Ledger::can_return(const std::set<SessionKey>& sessions) const {
 }
 
 std::uint64_t Ledger::host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const {
-  std::uint64_t promises = more;
+  std::uint64_t all = overheads(gpu, index) + more;
   for (const auto& [key, job] : jobs_) {
-    if ((job.gpus >> index & 1) != 0) promises += job.promised;
+    if ((job.gpus >> index & 1) != 0) all += job.promised;
   }
-  return less(promises, gpu.usable);
+  return less(all, gpu.usable);
 }
 
 std::uint64_t Ledger::host_needed() const {
@@ -181,8 +181,9 @@ Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted, std::uint64_t 
   if (unfit) return *unfit;
   std::uint64_t host = held_in_host();
   for (const auto& [index, gpu] : gpus_) {
+    const std::uint64_t own = overhead != 0 ? overhead : gpu.overhead;
     bool asked = (gpus >> index & 1) != 0;
-    host += host_needed_on(gpu, index, asked ? least.promised : 0);
+    host += host_needed_on(gpu, index, asked ? least.promised + own : 0);
   }
   if (host > host_budget_) {
     least.fits = false;

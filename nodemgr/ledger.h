@@ -9,9 +9,9 @@
 ///
 /// On each GPU: the largest promise of any one job + the overheads of all processes + the
 /// unpageable bytes of the other jobs ≤ usable HBM, so that any job fits when the others are
-/// evicted. On the node: what the promises exceed HBM by ≤ host budget, so that the others can be
-/// evicted. (A gang's promise on a GPU is its job's: the processes of a job that share a GPU are
-/// one gang.)
+/// evicted. On the node: what promises and overheads exceed HBM by ≤ host budget, so that the
+/// others can be evicted. (A gang's promise on a GPU is its job's: the processes of a job that
+/// share a GPU are one gang.)
 namespace plexrl::nodemgr {
 
 using JobKey = std::uint64_t;      ///< of the daemon, never reused
@@ -110,6 +110,7 @@ class Ledger {
   bool leaves_promises_good(const Gpu& gpu, int index, JobKey job, std::uint64_t more) const;
   std::uint64_t held_in_host() const;
   static std::uint64_t unpageable_in_hbm(const Account& account);
+  /// `more`: a promise, and the overhead that comes with it.
   std::uint64_t host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const;
   Admission judge_gpu(int index, const Gpu& gpu, std::uint64_t wanted, std::uint64_t own) const;
 

@@ -187,6 +187,7 @@ void Manager::start_parts(const settings::Values& values) {
   for (const auto& [index, gpu] : node_.gpus) leases_->gpu_changed(index);
   recover(node_, *jobs_, *sessions_, *leases_);
   node_.slabs = std::make_unique<Slabs>(node_.options.host_budget, node_.generation << 32 | 1);
+  sessions_->count_slabs_of_awaited();
   node_.loop.watch(node_.slabs->event_fd(), EPOLLIN,
                    [this](std::uint32_t) { sessions_->hand_out_slabs(); });
 

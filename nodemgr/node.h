@@ -226,7 +226,8 @@ enum TimerId : int {
   kSurvivorTimer,
   kReplacedTimer,
   kCheckpointTimer,
-  kHelperTimer
+  kHelperTimer,
+  kSlabTimer
 };
 
 }  // namespace plexrl::nodemgr

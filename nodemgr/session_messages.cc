@@ -204,21 +204,16 @@ void Sessions::slab_request(Session& session, const Packet& packet) {
   bool good = packet.read(body) && body.bytes > 0 && body.bytes <= kMaxSlabBytes &&
               body.bytes % kPageBytes == 0;
   if (!good) return malformed(session, packet, "kSlabRequest: wrong size or figure");
-  if (!node_.slabs->ask(session.id, session.job->key, body.bytes, packet.request)) {
-    session.client->send_error(
-        wire::Type::kError, packet.request, wire::kErrorNoHostMemory,
-        cat("host budget used up: a slab of ", body.bytes, " bytes does not fit"));
-    node_.trace->add(
-        TraceError{id_text(session.job->id), session.id, "no_host_memory", cat(body.bytes)});
-  }
+  slab_requests_.ask(session, body.bytes, packet.request);
 }
 
 void Sessions::slab_return(Session& session, const Packet& packet) {
   wire::Slab body{};
   if (!packet.read(body)) return malformed(session, packet, "kSlabReturn: wrong size");
   if (!node_.slabs->give_back(session.id, body.id, body.bytes)) {
-    malformed(session, packet, cat("kSlabReturn: slab ", body.id, " is not this process's"));
+    return malformed(session, packet, cat("kSlabReturn: slab ", body.id, " is not this process's"));
   }
+  slab_requests_.given_back(session);
 }
 
 void Sessions::slabs_held(Session& session, const Packet& packet) {
@@ -251,7 +246,8 @@ void Sessions::resume_state(Session& session, const Packet& packet) {
       // An older shim does not say what slabs it has: no less than this.
       std::uint64_t host = 0;
       for (const auto& [index, its] : session.memory) host += its.host;
-      node_.slabs->count_held(session.id, session.job->key, host);
+      node_.slabs->count_held(session.id, session.job->key,
+                              std::max(host, node_.slabs->bytes_with(session.id)));
     }
     leases_.memory_changed(session, gpu);
     session.gate_open |= (body.flags & wire::kResumeGateOpen) != 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nodemgr/clock.h"
+#include "nodemgr/host_memory.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/joining.h"
 #include "nodemgr/log.h"
@@ -203,6 +204,7 @@ void Sessions::exiting(Job& job) {
 
 void Sessions::disconnected(Session& session) {
   session.client = nullptr;
+  slab_requests_.forget(session.id);
   if (has_ended(session.pidfd) || is_replaced(session)) return ended(session.id);
   leases_.lost(session);
   leases_.step();
@@ -254,6 +256,7 @@ void Sessions::ended(SessionKey id) {
   node_.ledger.detach(id);
   exports_.session_gone(*session);
   node_.slabs->drop_session(id);
+  slab_requests_.ended(id);
   leases_.leave(*session);
   leases_.thaw();
   node_.publish(job);
@@ -291,17 +294,10 @@ void Sessions::reserve_slabs(int gpu) {
   }
 }
 
-void Sessions::hand_out_slabs() {
-  for (const Slabs::Ready& ready : node_.slabs->finished()) {
-    Session* session = node_.find_session(ready.session);
-    if (session == nullptr || session->client == nullptr) continue;
-    if (ready.id == 0) {
-      session->client->send_error(wire::Type::kError, ready.request, wire::kErrorNoHostMemory,
-                                  cat("no host memory for a slab of ", ready.bytes, " bytes"));
-      continue;
-    }
-    int fds[] = {ready.fd};
-    session->client->send(wire::Type::kSlab, ready.request, wire::Slab{ready.id, ready.bytes}, fds);
+void Sessions::count_slabs_of_awaited() {
+  for (const auto& [id, session] : node_.sessions) {
+    if (!session->awaited) continue;
+    node_.slabs->count_held(id, session->job->key, mapped_slab_bytes(session->process.pid));
   }
 }
 

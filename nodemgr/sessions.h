@@ -6,6 +6,7 @@
 #include "nodemgr/exports.h"
 #include "nodemgr/leases.h"
 #include "nodemgr/node.h"
+#include "nodemgr/slab_requests.h"
 
 namespace plexrl::nodemgr {
 
@@ -38,8 +39,11 @@ class Sessions {
     on_left_ = std::move(call);
   }
   bool is_sharing(SessionKey session) const { return exports_.is_sharing(session); }
+  /// Of processes that have not come back since the restart: what slabs they have, as they have
+  /// them mapped, until they say it themselves.
+  void count_slabs_of_awaited();
   /// Slabs that are ready go to those who asked.
-  void hand_out_slabs();
+  void hand_out_slabs() { slab_requests_.hand_out(); }
 
  private:
   void welcome(Client& client, Session& session, std::uint64_t request);
@@ -70,6 +74,7 @@ class Sessions {
   Node& node_;
   Leases& leases_;
   Exports exports_{node_};
+  SlabRequests slab_requests_{node_, leases_};
   std::function<void(Job&, const Session&)> process_ended_;
   std::function<void(Session&, const wire::LeftGpu&)> on_left_;
 };

@@ -15,10 +15,12 @@ namespace {
 
 /// Zeroing pages is what takes the time; more threads than this fill the memory bus, not slabs.
 constexpr unsigned kMostThreads = 4;
+/// Of the first slab of the first manager: the generation is above 32 bits (Manager).
+constexpr std::uint64_t kLeastId = std::uint64_t{1} << 32;
 
 /// A slab in memory, all its pages there, unable to change its size; closed when it can't be had.
 ScopedFd make_slab(std::uint64_t bytes) {
-  ScopedFd fd(::memfd_create("plexrl-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ScopedFd fd(::memfd_create(kSlabName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.is_open()) return fd;
   bool made = ::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&
               ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) == 0 &&
@@ -30,7 +32,10 @@ ScopedFd make_slab(std::uint64_t bytes) {
 }  // namespace
 
 Slabs::Slabs(std::uint64_t budget_bytes, std::uint64_t first_id)
-    : budget_(budget_bytes), next_id_(first_id), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : first_id_(first_id),
+      budget_(budget_bytes),
+      next_id_(first_id),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -167,13 +172,16 @@ std::vector<Slabs::Ready> Slabs::finished() {
 bool Slabs::give_back(SessionKey session, std::uint64_t id, std::uint64_t bytes) {
   auto it = slabs_.find(id);
   if (it == slabs_.end()) {
+    if (id >= first_id_ || id < kLeastId) return false;
+    // Counted is what evicted bytes the process said it had, which may be less than its slabs.
     for (auto& [own_id, slab] : slabs_) {
-      if (slab.session != session || !slab.foreign || slab.bytes < bytes) continue;
-      slab.bytes -= bytes;
-      in_use_ -= bytes;
-      return true;
+      if (slab.session != session || !slab.foreign) continue;
+      const std::uint64_t counted = std::min(slab.bytes, bytes);
+      slab.bytes -= counted;
+      in_use_ -= counted;
+      break;
     }
-    return false;
+    return true;
   }
   if (it->second.session != session || !it->second.fd.is_open()) return false;
   it->second.session = 0;
@@ -252,6 +260,14 @@ std::uint64_t Slabs::bytes_of(JobKey job) const {
   std::uint64_t sum = 0;
   for (const auto& [id, slab] : slabs_) {
     if (slab.job == job) sum += slab.bytes;
+  }
+  return sum;
+}
+
+std::uint64_t Slabs::bytes_with(SessionKey session) const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, slab] : slabs_) {
+    if (slab.session == session) sum += slab.bytes;
   }
   return sum;
 }

@@ -14,6 +14,9 @@
 
 namespace plexrl::nodemgr {
 
+/// Of the memfds, as /proc/PID/maps shows them.
+inline constexpr char kSlabName[] = "plexrl-slab";
+
 /// Host memory for evicted chunks: sealed memfds that the manager makes, populates and counts, and
 /// that processes map. A slab that comes back is kept for the same job only and goes with it, so no
 /// bytes pass between jobs.
@@ -48,7 +51,7 @@ class Slabs {
   std::vector<Ready> finished();
 
   /// The session does not use it any more: kept for others of the job. False: not this session's.
-  /// An id that is not known is taken for one of an earlier manager, of `bytes`.
+  /// One of an earlier manager, which had `bytes`, goes with its last descriptor.
   bool give_back(SessionKey session, std::uint64_t id, std::uint64_t bytes);
   /// A slab of one session becomes another's; returns its descriptor, which stays ours, and its
   /// size; −1: it is not `from`'s.
@@ -63,6 +66,8 @@ class Slabs {
 
   std::uint64_t bytes_in_use() const { return in_use_; }
   std::uint64_t bytes_of(JobKey job) const;
+  /// In use by the session.
+  std::uint64_t bytes_with(SessionKey session) const;
 
  private:
   struct Slab {
@@ -86,6 +91,7 @@ class Slabs {
   void wake_loop();
   void drop_kept();
 
+  const std::uint64_t first_id_;
   std::uint64_t budget_;
   std::uint64_t in_use_ = 0;
   std::uint64_t next_id_;

@@ -277,8 +277,8 @@ std::optional<SlabSource::Slab> Client::request(std::size_t bytes) {
   return Slab{slab->id, slab->bytes, std::move(answer->fds[0])};
 }
 
-void Client::give_back(std::uint64_t id) {
-  connection_.send(wire::Type::kSlabReturn, wire::Slab{id, 0});
+void Client::give_back(std::uint64_t id, std::size_t bytes) {
+  connection_.send(wire::Type::kSlabReturn, wire::Slab{id, bytes});
 }
 
 }  // namespace plexrl::shim

@@ -71,7 +71,7 @@ class Client final : public SlabSource {
 
   // SlabSource. Any thread.
   std::optional<Slab> request(std::size_t bytes) override;
-  void give_back(std::uint64_t id) override;
+  void give_back(std::uint64_t id, std::size_t bytes) override;
 
   /// Of the manager, read-only; null when never admitted.
   const wire::ControlPage* control() const noexcept { return control_; }

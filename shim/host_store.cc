@@ -36,8 +36,11 @@ bool protect(const HostSpan& span, int protection) noexcept {
 
 std::optional<HostSpan> HostStore::take(std::size_t bytes, CUcontext current) {
   auto span = take_free(bytes);
-  if (!span && add_slab(bytes, current)) span = take_free(bytes);
-  return span;
+  if (span) return span;
+  // Where there is no room for a slab of the usual size there may be for this chunk alone.
+  const bool added = add_slab(std::max(bytes, slab_bytes_), current) ||
+                     (bytes < slab_bytes_ && add_slab(bytes, current));
+  return added ? take_free(bytes) : std::nullopt;
 }
 
 std::optional<HostSpan> HostStore::take_free(std::size_t bytes) {
@@ -64,7 +67,7 @@ std::unique_ptr<HostSlab> HostStore::map(const SlabSource::Slab& received,
   PLEXRL_WARN(kFile, "can't use slab id=%lu bytes=%zu, giving it back",
               static_cast<unsigned long>(received.id), received.bytes);
   if (slab->address != nullptr) ::munmap(slab->address, slab->bytes);
-  source_->give_back(received.id);
+  source_->give_back(received.id, received.bytes);
   return nullptr;
 }
 
@@ -82,7 +85,7 @@ void HostStore::publish(std::unique_ptr<HostSlab> slab) {
 }
 
 bool HostStore::add_slab(std::size_t bytes, CUcontext current) {
-  auto received = source_->request(std::max(bytes, slab_bytes_));
+  auto received = source_->request(bytes);
   if (!received) return false;
   auto slab = map(*received, bytes);
   if (slab == nullptr) return false;
@@ -123,6 +126,39 @@ bool HostStore::prepare(std::size_t bytes, const Contexts& contexts) {
   return added;
 }
 
+std::size_t HostStore::give_back_free(std::size_t bytes) {
+  const std::lock_guard registering(registering_);
+  std::size_t given = 0;
+  while (given < bytes) {
+    std::unique_ptr<HostSlab> slab;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = std::find_if(slabs_.begin(), slabs_.end(), [](const auto& one) {
+        return one->free_space.free_bytes() == one->bytes;
+      });
+      if (it == slabs_.end()) break;
+      slab = std::move(*it);
+      slabs_.erase(it);
+      bytes_ -= slab->bytes;
+    }
+    if (!unregister(*slab)) {
+      // Its pages stay with the driver: it is used on.
+      const std::lock_guard lock(mutex_);
+      bytes_ += slab->bytes;
+      slabs_.push_back(std::move(slab));
+      break;
+    }
+    ::munmap(slab->address, slab->bytes);
+    if (slab->id != 0) {
+      const std::lock_guard lock(mutex_);
+      held_bytes_ -= slab->bytes;
+    }
+    given += slab->bytes;
+    source_->give_back(slab->id, slab->bytes);
+  }
+  return given;
+}
+
 HostSlab* HostStore::adopt(SlabSource::Slab received) {
   const std::lock_guard lock(mutex_);
   for (const auto& slab : slabs_) {
@@ -151,6 +187,15 @@ void HostStore::register_slab(HostSlab& slab, CUcontext current) {
   PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kWarning),
                 "can't register slab id=%lu bytes=%zu result=%d, copying through pageable memory",
                 static_cast<unsigned long>(slab.id), slab.bytes, static_cast<int>(result));
+}
+
+bool HostStore::unregister(HostSlab& slab) {
+  if (slab.registered_in == nullptr) return true;
+  const RelaxedCapture relaxed;
+  const PushedContext pushed(slab.registered_in);
+  const CUresult result = driver.cuMemHostUnregister(slab.address);
+  if (result == CUDA_SUCCESS) slab.registered_in = nullptr;
+  return result == CUDA_SUCCESS;
 }
 
 void HostStore::ensure_registered(const HostSpan& span, CUcontext current) {

@@ -27,10 +27,10 @@ class SlabSource {
   virtual ~SlabSource() = default;
   /// None: the host tier is full, or nobody answers. Any thread; may wait for the manager.
   virtual std::optional<Slab> request(std::size_t bytes) = 0;
-  virtual void give_back(std::uint64_t id) = 0;
+  virtual void give_back(std::uint64_t id, std::size_t bytes) = 0;
 };
 
-/// One slab: mapped and registered once, then reused until the process ends.
+/// One slab: mapped and registered once, then reused until it is given back or the process ends.
 struct HostSlab {
   std::uint64_t id = 0;
   std::byte* address = nullptr;
@@ -76,6 +76,11 @@ class HostStore {
   /// `bytes`. False: they have enough, or there is no host memory.
   bool prepare(std::size_t bytes, const Contexts& contexts);
 
+  /// Slabs that nothing is in go back to where they came from: so many bytes of them, or all there
+  /// are. Returns how many. Their registration ends, which may wait for what runs on the GPU.
+  /// Agent.
+  std::size_t give_back_free(std::size_t bytes);
+
   /// Takes over a slab whose memory is all in use: of a process that is dead. Null: it can't be
   /// mapped. A slab that came before is the same one.
   HostSlab* adopt(SlabSource::Slab slab);
@@ -102,6 +107,7 @@ class HostStore {
   std::unique_ptr<HostSlab> map(const SlabSource::Slab& received, std::size_t least_bytes);
   void note_held(const SlabSource::Slab& slab, bool is_held);
   void register_slab(HostSlab& slab, CUcontext current);
+  static bool unregister(HostSlab& slab);
   void publish(std::unique_ptr<HostSlab> slab);
   template <typename Visit>
   void each_slab(Visit visit);

@@ -68,6 +68,9 @@ void LeaseKeeper::handle(const Packet& packet) {
     case wire::Type::kBackOnGpu:
       parts_.back_on_gpu();
       break;
+    case wire::Type::kSlabReturn:
+      if (const auto* slab = packet.as<wire::Slab>()) owed_host_ = slab->bytes;
+      break;
     default:
       break;
   }
@@ -220,6 +223,12 @@ void LeaseKeeper::on_leave_gpu(const wire::LeaveGpu& leave) {
 
 std::uint64_t LeaseKeeper::step() {
   if (!exclusive_sent_) send_exclusive();
+  const std::uint64_t pause = step_state();
+  if (owed_host_ != 0) give_back_host();
+  return pause;
+}
+
+std::uint64_t LeaseKeeper::step_state() {
   switch (state_) {
     case State::kNone:
       return step_none();
@@ -293,7 +302,8 @@ bool LeaseKeeper::load_some(std::uint64_t* pause) {
   bool done = true;
   bool waits = false;
   for (const CUdevice device : parts_.devices.devices_in(held_mask_)) {
-    const Pager::Progress progress = parts_.pager.load_step(device, &load_figures_);
+    const Pager::Progress progress = parts_.pager.load_step(
+        device, &load_figures_, owed_host_ != 0 ? Pager::Order::kBySlab : Pager::Order::kByAddress);
     done = done && progress == Pager::Progress::kDone;
     waits = waits || progress == Pager::Progress::kNoMemory;
   }
@@ -365,6 +375,7 @@ bool LeaseKeeper::try_open() {
   });
   if (!opened) return false;
   want_sent_ = false;
+  owed_host_ = 0;  // who still lacks it asks again
   send_loaded();
   watch_.busy();
   edge(true, boottime_ns());
@@ -473,7 +484,17 @@ void LeaseKeeper::send_exclusive() {
   exclusive_sent_ = parts_.client.connection().send(wire::Type::kExclusive, message);
 }
 
+/// What is loaded after this makes good for what is not there yet. Not while the job computes: to
+/// end a registration may wait for that.
+void LeaseKeeper::give_back_host() {
+  const bool is_quiet = quiet_.load(std::memory_order_acquire) || parts_.gate.is_armed() ||
+                        (!parts_.gate.is_open() && look().finished);
+  if (!is_quiet) return;
+  owed_host_ -= std::min<std::uint64_t>(owed_host_, parts_.pager.give_back_host(owed_host_));
+}
+
 void LeaseKeeper::connection_lost() {
+  owed_host_ = 0;
   want_sent_ = false;
   exclusive_sent_ = false;
   loaded_due_ = false;

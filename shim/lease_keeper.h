@@ -102,6 +102,7 @@ class LeaseKeeper {
   void on_revoked();
   void on_leave_gpu(const wire::LeaveGpu& leave);
 
+  std::uint64_t step_state();
   std::uint64_t step_none();
   std::uint64_t step_prefetching();
   /// Tells the manager what has come.
@@ -119,6 +120,7 @@ class LeaseKeeper {
   void send_loaded();
   void edge(bool is_busy, std::uint64_t at_ns);
   void send_exclusive();
+  void give_back_host();
   bool covers_all() const;
   /// Of what may leave: without pinned chunks.
   std::uint64_t resident_bytes(CUdevice device) const;
@@ -152,6 +154,8 @@ class LeaseKeeper {
   };
   std::optional<Prefetching> prefetching_;
   bool loaded_due_ = false;  ///< kLoaded is owed for the current epoch
+
+  std::uint64_t owed_host_ = 0;  ///< bytes of slabs that others need
 
   std::atomic<const char*> exclusive_reason_{nullptr};
   bool exclusive_sent_ = false;

@@ -81,9 +81,14 @@ class Pager {
   /// Tests; before use.
   void set_hashing(Hashing hashing) noexcept { hashing_ = hashing; }
 
+  enum class Order {
+    kByAddress,
+    kBySlab  ///< host slabs become empty one by one: others wait for them
+  };
+
   /// Loads the next run of missing chunks of `device`; kDone when none is missing or in flight,
   /// kNoMemory with none in flight either.
-  Progress load_step(CUdevice device, LoadFigures* figures);
+  Progress load_step(CUdevice device, LoadFigures* figures, Order order = Order::kByAddress);
 
   /// Loads a run of missing chunks of `device`, at most `most` bytes, and waits for it: nothing is
   /// in flight between two steps. kDone when none is missing, or none so small, or exit() has
@@ -95,6 +100,10 @@ class Pager {
 
   /// Moves out at least `bytes`, or all there is.
   EvictFigures evict(CUdevice device, std::uint64_t bytes);
+
+  /// Others need host memory: gives up kept copies, oldest first, until so many bytes of slabs have
+  /// gone back to the manager, or nothing is left that is not needed. Returns how many. Agent.
+  std::size_t give_back_host(std::size_t bytes);
 
   /// Backs the unbacked chunks of `range` now, without copies. False: no memory; what is unbacked
   /// stays so.
@@ -191,6 +200,7 @@ class Pager {
     std::deque<Hashed> hashed;
     double hash_pace = 0;  ///< ns a byte; 0: not known
     unsigned evictions_without_hash = 0;
+    bool has_no_host = false;  ///< in this eviction: the manager had none
   };
   enum Way { kOut, kIn };
 
@@ -203,7 +213,8 @@ class Pager {
   bool issue(Lane& lane, CUstream stream, InFlight move);
 
   // Loading.
-  Progress load_run(CUdevice device, Lane& lane, std::uint64_t most, LoadFigures* figures);
+  Progress load_run(CUdevice device, Lane& lane, std::uint64_t most, Order order,
+                    LoadFigures* figures);
   Progress back_without_context(CUdevice device, LoadFigures* figures);
   /// Creates and maps chunks of the claim until one fails, gives access to them all, shortens the
   /// claim to those that are ready and settles the others as they were.
@@ -225,7 +236,7 @@ class Pager {
   /// `measured_from`: when it was begun, alone; 0: it was not.
   void settle_oldest_hash(Lane& lane, std::uint64_t measured_from, EvictFigures* figures);
   void copy_out(Lane& lane, InFlight move, EvictFigures* figures);
-  bool find_host_memory(Lane& lane, Chunk& chunk);
+  bool find_host_memory(Lane& lane, Chunk& chunk, EvictFigures* figures);
   void settle_oldest_eviction(Lane& lane, EvictFigures* figures);
   void end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult result,
                     EvictFigures* figures);

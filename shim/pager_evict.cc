@@ -36,6 +36,7 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
   const PushedContext pushed(lane.context);
   LoadFigures interrupted;
   while (!lane.in_flight.empty()) settle_oldest_load(lane, &interrupted);
+  lane.has_no_host = false;
   bool hashes = may_hash(lane);
   lane.evictions_without_hash = hashes ? 0 : lane.evictions_without_hash + 1;
   bool is_measured = false;
@@ -134,13 +135,20 @@ void Pager::settle_oldest_hash(Lane& lane, std::uint64_t measured_from, EvictFig
   copy_out(lane, {hashed.claim, nullptr, chunk.bytes, {}, found.digest}, figures);
 }
 
-bool Pager::find_host_memory(Lane& lane, Chunk& chunk) {
+bool Pager::find_host_memory(Lane& lane, Chunk& chunk, EvictFigures* figures) {
   if (chunk.host && !store_.make_writable(&chunk.host)) {
     store_.put(chunk.host);
     chunk.host = {};
   }
   if (!chunk.host) {
-    auto span = store_.take(chunk.bytes, lane.context);
+    auto span = store_.take_free(chunk.bytes);
+    if (!span && !lane.has_no_host) {
+      // The manager may have to wait for what others free when they load: what we have copied makes
+      // room for them.
+      while (!lane.in_flight.empty()) settle_oldest_eviction(lane, figures);
+      span = store_.take(chunk.bytes, lane.context);
+      lane.has_no_host = !span;
+    }
     while (!span) {
       const HostSpan oldest = ranges_.take_oldest_copy();
       if (!oldest) break;
@@ -153,12 +161,25 @@ bool Pager::find_host_memory(Lane& lane, Chunk& chunk) {
   return static_cast<bool>(chunk.host);
 }
 
+std::size_t Pager::give_back_host(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::size_t given = store_.give_back_free(bytes);
+  while (given < bytes) {
+    const HostSpan oldest = ranges_.take_oldest_copy();
+    if (!oldest) break;
+    store_.put(oldest);
+    given += store_.give_back_free(bytes - given);
+  }
+  return given;
+}
+
 void Pager::copy_out(Lane& lane, InFlight move, EvictFigures* figures) {
   Chunk& chunk = move.claim.range->chunks[move.claim.first];
   chunk.has_digest = false;  // the copy it is of is about to be overwritten
   CUresult result = CUDA_SUCCESS;
-  if (!find_host_memory(lane, chunk)) {
-    PLEXRL_WARN(kFile, "no host memory for a chunk of %zu bytes, it stays in HBM", chunk.bytes);
+  if (!find_host_memory(lane, chunk, figures)) {
+    PLEXRL_LOG_AT(kFile, figures->failed ? LogLevel::kDebug : LogLevel::kWarning,
+                  "no host memory for a chunk of %zu bytes, it stays in HBM", chunk.bytes);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   } else {
     const AddElapsed copy(&figures->copy_ns);
@@ -221,7 +242,9 @@ void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult r
   }
   PLEXRL_FAULT_POINT("evict.unmapped");
   if (!leaves) {
-    PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kWarning),
+    const LogLevel level =
+        figures->failed ? LogLevel::kDebug : LogLevel::kWarning;  // once is enough
+    PLEXRL_LOG_AT(kFile, failure_level(result, level),
                   "a chunk of %zu bytes could not leave result=%d, it stays in HBM", bytes,
                   static_cast<int>(result));
     figures->failed = true;

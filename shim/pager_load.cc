@@ -36,13 +36,13 @@ bool has_copies(const RangeTable::Claim& claim) {
 
 }  // namespace
 
-Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures) {
+Pager::Progress Pager::load_step(CUdevice device, LoadFigures* figures, Order order) {
   const std::lock_guard lock(mutex_);
   Lane& lane = lanes_[device];
   const RelaxedCapture relaxed;
   if (!open_lane(device, lane)) return back_without_context(device, figures);
   const PushedContext pushed(lane.context);
-  const Progress progress = load_run(device, lane, ~std::uint64_t{0}, figures);
+  const Progress progress = load_run(device, lane, ~std::uint64_t{0}, order, figures);
   // The lease may have to end before there is memory for the rest: nothing stays on its way.
   while (progress == Progress::kNoMemory && !lane.in_flight.empty()) {
     settle_oldest_load(lane, figures);
@@ -57,7 +57,7 @@ Pager::Progress Pager::prefetch_step(CUdevice device, std::uint64_t most, LoadFi
   const RelaxedCapture relaxed;
   if (!open_lane(device, lane)) return Progress::kNoMemory;
   const PushedContext pushed(lane.context);
-  Progress progress = load_run(device, lane, most, figures);
+  Progress progress = load_run(device, lane, most, Order::kByAddress, figures);
   while (!lane.in_flight.empty()) {
     if (settle_oldest_load(lane, figures) != Progress::kMore) progress = Progress::kNoMemory;
   }
@@ -82,9 +82,10 @@ Pager::Progress Pager::back_without_context(CUdevice device, LoadFigures* figure
   return claim->count == wanted ? Progress::kMore : Progress::kNoMemory;
 }
 
-Pager::Progress Pager::load_run(CUdevice device, Lane& lane, std::uint64_t most,
+Pager::Progress Pager::load_run(CUdevice device, Lane& lane, std::uint64_t most, Order order,
                                 LoadFigures* figures) {
-  auto claim = ranges_.claim_missing(device, kMostRunChunks);
+  auto claim = order == Order::kBySlab ? ranges_.claim_missing_by_slab(device, kMostRunChunks)
+                                       : ranges_.claim_missing(device, kMostRunChunks);
   if (claim) {
     const std::size_t allowed = count_within(*claim, most);
     if (allowed < claim->count) shorten(&*claim, allowed);

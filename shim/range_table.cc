@@ -208,19 +208,17 @@ void RangeTable::return_addresses(const Range& range) {
   arena_.put(range.start, range.mapped_bytes);
 }
 
-std::optional<RangeTable::Claim> RangeTable::claim_missing(CUdevice device, std::size_t max_chunks,
-                                                           const Range* only) {
-  const std::lock_guard lock(mutex_);
+template <typename Wanted>
+std::optional<RangeTable::Claim> RangeTable::claim_first(CUdevice device, std::size_t max_chunks,
+                                                         Wanted is_wanted) {
   for (auto& [start, range] : ranges_) {
-    if (range->device != device || (only != nullptr && range.get() != only)) continue;
-    if (range->backing == Backing::kImported) continue;
+    if (range->device != device || range->backing == Backing::kImported) continue;
     auto& chunks = range->chunks;
-    const auto first = std::find_if(chunks.begin(), chunks.end(),
-                                    [](const Chunk& chunk) { return is_missing(chunk.state); });
+    const auto wanted = [&](const Chunk& chunk) { return is_wanted(*range, chunk); };
+    const auto first = std::find_if(chunks.begin(), chunks.end(), wanted);
     if (first == chunks.end()) continue;
     Claim claim{range.get(), static_cast<std::size_t>(first - chunks.begin()), 0, {}};
-    for (auto it = first; it != chunks.end() && is_missing(it->state) && claim.count < max_chunks;
-         ++it) {
+    for (auto it = first; it != chunks.end() && wanted(*it) && claim.count < max_chunks; ++it) {
       claim.came_from.push_back(it->state);
       move(*range, *it, ChunkState::kMoving);
       ++claim.count;
@@ -228,6 +226,34 @@ std::optional<RangeTable::Claim> RangeTable::claim_missing(CUdevice device, std:
     return claim;
   }
   return std::nullopt;
+}
+
+std::optional<RangeTable::Claim> RangeTable::claim_missing(CUdevice device, std::size_t max_chunks,
+                                                           const Range* only) {
+  const std::lock_guard lock(mutex_);
+  return claim_first(device, max_chunks, [only](const Range& range, const Chunk& chunk) {
+    return is_missing(chunk.state) && (only == nullptr || only == &range);
+  });
+}
+
+std::optional<RangeTable::Claim> RangeTable::claim_missing_by_slab(CUdevice device,
+                                                                   std::size_t max_chunks) {
+  const std::lock_guard lock(mutex_);
+  std::map<const HostSlab*, std::size_t> bytes_in;
+  for (const auto& [start, range] : ranges_) {
+    if (range->device != device || range->backing == Backing::kImported) continue;
+    for (const Chunk& chunk : range->chunks) {
+      if (chunk.state == ChunkState::kHost) bytes_in[chunk.host.slab] += chunk.bytes;
+    }
+  }
+  const auto fewest = std::min_element(
+      bytes_in.begin(), bytes_in.end(),
+      [](const auto& one, const auto& other) { return one.second < other.second; });
+  return claim_first(device, max_chunks, [&](const Range&, const Chunk& chunk) {
+    return fewest == bytes_in.end()
+               ? is_missing(chunk.state)
+               : chunk.state == ChunkState::kHost && chunk.host.slab == fewest->first;
+  });
 }
 
 std::vector<RangeTable::Claim> RangeTable::claim_victims(CUdevice device, std::uint64_t bytes) {

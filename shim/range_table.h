@@ -107,6 +107,8 @@ class RangeTable {
   /// are resident or being moved. `only` restricts it to one range.
   std::optional<Claim> claim_missing(CUdevice device, std::size_t max_chunks,
                                      const Range* only = nullptr);
+  /// The same, slab by slab: first those whose bytes are in the host slab that has the fewest.
+  std::optional<Claim> claim_missing_by_slab(CUdevice device, std::size_t max_chunks);
   /// Resident chunks of `device`, of at least `bytes` in all or all there are; each a claim of one
   /// chunk. Before the next launch all of them are needed again, so those come first that may leave
   /// for nothing: known content, then a kept copy with its digest; among equals the least recently
@@ -196,6 +198,8 @@ class RangeTable {
   CUresult grow(std::size_t bytes);
   CUresult place(std::unique_ptr<Range> range, std::size_t chunk_bytes, Range** out);
   bool lacks_imports(const Totals& totals) const;
+  template <typename Wanted>
+  std::optional<Claim> claim_first(CUdevice device, std::size_t max_chunks, Wanted is_wanted);
   Range* at(std::uint64_t start) const;
   Range* around(std::uint64_t address) const;
 

@@ -82,7 +82,7 @@ enum class Type : std::uint16_t {
   kMemoryReport,   ///< MemoryReport, no answer; sent when a figure changed, at most every 100 ms
   kSlabRequest,    ///< SlabRequest -> kSlab (+1 fd) | kError
   kSlab,           ///< Slab
-  kSlabReturn,     ///< Slab, no answer
+  kSlabReturn,   ///< Slab, no answer; from the manager, id 0: give back so many bytes of free slabs
   kResumeState,  ///< ResumeState: after kHello with kHelloResume, one per GPU, before anything else
   kExiting,  ///< no body: goes to the front; a process entered exit, plexrl-run's job got SIGTERM
   kKinds,    ///< Kinds, no answer; what is pageable by kind, sent with kMemoryReport

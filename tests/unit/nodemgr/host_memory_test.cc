@@ -52,6 +52,16 @@ TEST_F(HostMemoryTest, NoLimitIsNone) {
   EXPECT_EQ(default_host_budget(root_), 1000u * 1024 / 5 * 4);
 }
 
+TEST_F(HostMemoryTest, SlabsThatAProcessHasMappedAreSeenFromOutside) {
+  put("/proc/77/maps",
+      "7f0000000000-7f0000200000 rw-s 00000000 00:01 9 /memfd:plexrl-slab (deleted)\n"
+      "7f0000200000-7f0000400000 r--s 00200000 00:01 9 /memfd:plexrl-slab (deleted)\n"
+      "7f0000400000-7f0000500000 rw-s 00000000 00:01 8 /memfd:plexrl-slabs (deleted)\n"
+      "7f0000500000-7f0000600000 rw-p 00000000 00:00 0 \n");
+  EXPECT_EQ(mapped_slab_bytes(77, root_), std::uint64_t{4} << 20);
+  EXPECT_EQ(mapped_slab_bytes(78, root_), 0u);
+}
+
 TEST_F(HostMemoryTest, TheStartTimeIsReadBehindAnyCommandName) {
   put("/proc/77/stat", "77 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21\n");
   EXPECT_EQ(start_time_of(77, root_ + "/proc"), 4242u);

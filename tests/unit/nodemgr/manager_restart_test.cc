@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <filesystem>
 #include <fstream>
@@ -119,6 +120,23 @@ TEST_F(HeldSlabsTest, WhatAProcessKeepsOnTheHostIsCountedAfterARestart) {
   process_.peer.kill();
   pump();
   EXPECT_EQ(in_use(), 0u);
+}
+
+TEST_F(ManagerTest, WhatAnAwaitedProcessHasMappedIsCountedBeforeItIsBack) {
+  const std::size_t bytes = 64 * kMiB;
+  const ScopedFd slab(::memfd_create(kSlabName, MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(slab.get(), static_cast<off_t>(bytes)), 0);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, slab.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  FakeJob job = admit(400 * kMiB);
+  FakeProcess process = join_with(job, {0}, 100 * kMiB);  // a child, which has that mapping, too
+  crash_manager();
+  start_manager();
+  EXPECT_EQ(manager_->node().slabs->bytes_in_use(), bytes);
+  process.peer.kill();
+  pump();
+  EXPECT_EQ(manager_->node().slabs->bytes_in_use(), 0u);
+  ::munmap(mapped, bytes);
 }
 
 TEST_F(HeldSlabsTest, OfAnOlderShimWhatWasEvictedIsCounted) {

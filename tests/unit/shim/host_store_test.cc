@@ -43,6 +43,37 @@ TEST_F(HostStoreTest, WithoutHostMemoryPreparingEnds) {
   EXPECT_FALSE(store_.take(4 * kMiB, context_));
 }
 
+TEST_F(HostStoreTest, SlabsThatNothingIsInGoBack) {
+  ASSERT_TRUE(store_.prepare(8 * kMiB, contexts_));
+  const auto first = store_.take(4 * kMiB, context_);
+  const auto second = store_.take(8 * kMiB, context_);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(driver_.registered_ranges(), 2u);
+  EXPECT_EQ(store_.give_back_free(16 * kMiB), 0u);
+  store_.put(*second);
+  EXPECT_EQ(store_.give_back_free(1), 8 * kMiB);
+  EXPECT_EQ(store_.give_back_free(16 * kMiB), 0u);
+  EXPECT_EQ(slabs_.returned, 1);
+  EXPECT_EQ(driver_.registered_ranges(), 1u);
+  EXPECT_EQ(store_.bytes(), 8 * kMiB);
+  EXPECT_EQ(store_.held_bytes(), 8 * kMiB) << "what the next manager is told";
+  EXPECT_EQ(store_.used_bytes(), 4 * kMiB);
+  std::memset(first->address, 1, first->bytes);  // what is left is still there
+  store_.put(*first);
+  EXPECT_EQ(store_.give_back_free(16 * kMiB), 8 * kMiB);
+  EXPECT_EQ(driver_.registered_ranges(), 0u);
+  EXPECT_TRUE(store_.take(4 * kMiB, context_));
+}
+
+TEST_F(HostStoreTest, ASlabWhoseRegistrationCannotEndIsUsedOn) {
+  ASSERT_TRUE(store_.prepare(8 * kMiB, contexts_));
+  driver_.fail("cuMemHostUnregister", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(store_.give_back_free(8 * kMiB), 0u);
+  EXPECT_EQ(slabs_.returned, 0);
+  EXPECT_TRUE(store_.take(8 * kMiB, context_));
+  EXPECT_EQ(slabs_.requests, 1);
+}
+
 TEST_F(HostStoreTest, TheWorkerPreparesAsMuchAsIsWanted) {
   SlabWorker worker(store_, contexts_);
   worker.want(20 * kMiB);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -20,6 +21,7 @@ inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 class FakeSlabs final : public SlabSource {
  public:
   std::optional<Slab> request(std::size_t bytes) override {
+    before_request();
     const int id = ++requests;
     if (bytes > left) return std::nullopt;
     left -= bytes;
@@ -30,8 +32,12 @@ class FakeSlabs final : public SlabSource {
     EXPECT_EQ(::ftruncate(slab.fd.get(), static_cast<off_t>(bytes)), 0);
     return slab;
   }
-  void give_back(std::uint64_t) override { ++returned; }
+  void give_back(std::uint64_t, std::size_t bytes) override {
+    ++returned;
+    left += bytes;
+  }
 
+  std::function<void()> before_request = [] {};
   std::atomic<std::size_t> left{1024 * kMiB};
   std::atomic<int> requests{0};
   std::atomic<int> returned{0};

@@ -116,6 +116,88 @@ TEST_F(PagerTest, WithoutHostMemoryChunksStay) {
   expect_bytes(range, bytes);
 }
 
+TEST_F(PagerTest, WithoutHostMemoryNotEveryChunkAsksForSome) {
+  allocate(32 * kMiB);
+  load_all();
+  open_gate();
+  slabs_.left = 0;
+  EXPECT_TRUE(pager_.evict(0, ~std::uint64_t{0}).failed);
+  EXPECT_EQ(slabs_.requests, 2);  // a slab of the usual size, and one for a chunk
+  slabs_.left = 32 * kMiB;
+  EXPECT_FALSE(pager_.evict(0, ~std::uint64_t{0}).failed);
+}
+
+TEST_F(PagerTest, BeforeItAsksForHostMemoryWhatIsCopiedLeavesHbm) {
+  allocate(32 * kMiB);
+  load_all();
+  open_gate();
+  slabs_.left = 8 * kMiB;
+  std::vector<std::size_t> in_hbm;
+  slabs_.before_request = [&] { in_hbm.push_back(driver_.used_bytes()); };
+  pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(in_hbm, (std::vector<std::size_t>{32 * kMiB, 24 * kMiB, 24 * kMiB}));
+}
+
+TEST_F(PagerTest, WhereAnotherSlabDoesNotFitOneForTheChunkAloneMay) {
+  const Range* range = allocate(16 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(16 * kMiB, 4);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  slabs_.left = 12 * kMiB;
+  EXPECT_EQ(pager_.evict(0, ~std::uint64_t{0}).freed_bytes, 12 * kMiB);
+  EXPECT_EQ(store_.bytes(), 12 * kMiB);
+  load_all();
+  expect_bytes(range, bytes);
+}
+
+TEST_F(PagerTest, WhoOwesSlabsLoadsSlabBySlab) {
+  std::vector<Range*> ranges;
+  for (int i = 0; i < 4; ++i) ranges.push_back(allocate(4 * kMiB));
+  load_all();
+  open_gate();
+  std::vector<std::vector<std::byte>> bytes;
+  for (const Range* range : ranges) {
+    bytes.push_back(random_bytes(4 * kMiB, range->start));
+    ASSERT_TRUE(driver_.write(range->start, bytes.back()));
+  }
+  // They leave in this order, two to a slab.
+  for (const int i : {0, 2, 1, 3}) table_.note_use(ranges[static_cast<std::size_t>(i)]->start);
+  ASSERT_FALSE(pager_.evict(0, ~std::uint64_t{0}).failed);
+  ASSERT_EQ(store_.bytes(), 16 * kMiB);
+  driver_.hbm_bytes = 8 * kMiB;
+  while (pager_.load_step(0, &figures_, Pager::Order::kBySlab) == Pager::Progress::kMore) {
+  }
+  EXPECT_EQ(table_.totals(0).resident, 8 * kMiB);
+  EXPECT_EQ(pager_.give_back_host(8 * kMiB), 8 * kMiB);
+  driver_.hbm_bytes = 64 * kMiB;
+  load_all();
+  for (std::size_t i = 0; i < ranges.size(); ++i) expect_bytes(ranges[i], bytes[i]);
+}
+
+TEST_F(PagerTest, KeptCopiesAreGivenUpForOthersAndNothingElse) {
+  const Range* range = allocate(32 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(32 * kMiB, 5);
+  ASSERT_TRUE(driver_.write(range->start, bytes));
+  ASSERT_FALSE(pager_.evict(0, ~std::uint64_t{0}).failed);
+  EXPECT_EQ(pager_.give_back_host(8 * kMiB), 0u);  // all of it is evicted bytes
+  load_all();
+  EXPECT_EQ(store_.bytes(), 32 * kMiB);
+  EXPECT_EQ(pager_.give_back_host(12 * kMiB), 16 * kMiB);  // whole slabs
+  EXPECT_EQ(store_.bytes(), 16 * kMiB);
+  expect_bytes(range, bytes);
+  // Half of it still has its copy, the rest is copied again.
+  const auto out = pager_.evict(0, ~std::uint64_t{0});
+  EXPECT_EQ(out.untouched_bytes, 16 * kMiB);
+  EXPECT_EQ(out.moved_bytes, 16 * kMiB);
+  load_all();
+  expect_bytes(range, bytes);
+  EXPECT_EQ(pager_.give_back_host(~std::uint64_t{0}), 32 * kMiB);
+  EXPECT_EQ(driver_.registered_ranges(), 0u);
+}
+
 TEST_F(PagerTest, OutOfMemoryWhileLoadingIsTriedAgain) {
   const Range* range = allocate(40 * kMiB);
   const auto neighbour = driver_.hbm_bytes;
