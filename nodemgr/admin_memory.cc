@@ -111,10 +111,12 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
   return in_hbm;
 }
 
-/// What the driver shows for the process beside what the rows say.
-Json process_json(const Session& session, int gpu, const SessionMemory& memory,
-                  std::uint64_t in_hbm) {
-  bool is_shown = memory.driver_bytes != 0;
+/// What the driver shows for the process beside what the rows say. A figure from before memory
+/// moved is no match for them.
+Json process_json(const AdminContext& context, const Session& session, int gpu,
+                  const SessionMemory& memory, std::uint64_t in_hbm) {
+  const bool is_shown = memory.driver_bytes != 0 && !context.leases.is_switching() &&
+                        memory.accounted == context.node.accounted(session, gpu);
   return {{"job", id_text(session.job->id)},
           {"pid", session.process.pid},
           {"gpu", gpu},
@@ -130,7 +132,7 @@ void add_memory(Json& json, const AdminContext& context) {
   for (const auto& [id, session] : context.node.sessions) {
     for (const auto& [gpu, memory] : session->memory) {
       std::uint64_t in_hbm = add_memory_rows(json["memory"], context.node, *session, gpu, memory);
-      json["processes"].push_back(process_json(*session, gpu, memory, in_hbm));
+      json["processes"].push_back(process_json(context, *session, gpu, memory, in_hbm));
     }
   }
 }

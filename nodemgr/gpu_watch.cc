@@ -91,12 +91,10 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
     ++memory.looks;
     return;
   }
-  // Managed memory is charged, and where it lies is the driver's business: any of it may be in what
-  // is shown.
-  std::uint64_t unpageable = node_.ledger.unpageable(session.id, gpu);
-  std::uint64_t managed =
-      std::min(memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kManaged)], unpageable);
-  std::uint64_t accounted = memory.resident + unpageable - managed;
+  const std::uint64_t accounted = node_.accounted(session, gpu);
+  // Any of it may be in what is shown.
+  const std::uint64_t managed =
+      memory.resident + node_.ledger.unpageable(session.id, gpu) - accounted;
   // A charge comes before the memory, the report of it after.
   bool reported =
       memory.resident + memory.host + memory.unbacked == node_.ledger.pageable(session.id, gpu);

@@ -48,6 +48,13 @@ std::uint64_t Node::overhead_of(const Session& session, int gpu) const {
   return is_known ? memory->second.overhead : ledger.overhead(session.id, gpu);
 }
 
+std::uint64_t Node::accounted(const Session& session, int gpu) const {
+  const SessionMemory& memory = session.memory.at(gpu);
+  const std::uint64_t unpageable = ledger.unpageable(session.id, gpu);
+  const std::uint64_t managed = memory.kinds[static_cast<std::size_t>(wire::MemoryKind::kManaged)];
+  return memory.resident + unpageable - std::min(managed, unpageable);
+}
+
 void Node::journal_append(const JournalRecord& record) {
   if (journal == nullptr) return;
   absl::Status status = journal->append(record);

@@ -199,6 +199,9 @@ struct Node {
   /// What the process takes on a GPU beside its charges: as measured, else what is set aside for
   /// it.
   std::uint64_t overhead_of(const Session& session, int gpu) const;
+  /// Of what the driver shows for the process, the bytes that are charged: resident or unpageable.
+  /// Not managed memory: where it lies is the driver's business.
+  std::uint64_t accounted(const Session& session, int gpu) const;
   int find_gpu(const wire::GpuUuid& uuid) const;  ///< −1: not of this node
   std::uint64_t all_gpus() const;                 ///< mask
 

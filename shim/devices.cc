@@ -1,6 +1,7 @@
 #include "shim/devices.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "interpose/driver.h"
@@ -10,6 +11,20 @@ namespace plexrl::shim {
 namespace {
 
 constexpr const char* kFile = "devices";
+
+/// The job has been told of that much free memory, so a refusal needs its reason; once.
+void say_why_refused(std::uint64_t bytes, std::uint64_t left) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  log_user(
+      "out of memory: %lu MiB that only the driver can move (managed memory, arrays, graphs) do "
+      "not "
+      "fit, though %lu MiB of the promise are free: the jobs beside have been promised room that "
+      "it "
+      "would take for good. Start jobs with a smaller --memory, or this one without others beside "
+      "it",
+      static_cast<unsigned long>(bytes >> 20), static_cast<unsigned long>(left >> 20));
+}
 
 }  // namespace
 
@@ -142,7 +157,13 @@ bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable) {
   } else if (answer->type == wire::Type::kCharged && answer->as<wire::Charged>() != nullptr) {
     granted = answer->as<wire::Charged>()->granted != 0;
   }
-  if (granted) add_to_sums(device, static_cast<std::int64_t>(bytes), unpageable);
+  if (granted) {
+    add_to_sums(device, static_cast<std::int64_t>(bytes), unpageable);
+  } else if (unpageable) {
+    const std::uint64_t used = attached->charged_bytes + attached->unpageable_bytes;
+    const std::uint64_t left = attached->promised_bytes - std::min(attached->promised_bytes, used);
+    if (bytes <= left) say_why_refused(bytes, left);
+  }
   return granted;
 }
 

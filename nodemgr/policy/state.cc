@@ -21,7 +21,7 @@ Gang* State::holder(int gpu) {
 }
 
 const Gang* State::kept_for(GpuMask gpus, const Gang& gang, Instant now) const {
-  if (gang.is_kept_alone(now)) return nullptr;
+  if (gang.is_kept_alone(now) || gang.exiting) return nullptr;
   for (const auto& [id, other] : gangs) {
     if (other.job != gang.job && other.is_kept_alone(now) && (other.gpus & gpus) != 0) {
       return &other;

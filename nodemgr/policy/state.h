@@ -136,7 +136,8 @@ struct State {
   /// Bytes of `usable` that no gang and no ended process occupies; negative when a GPU is overfull.
   std::int64_t free_bytes(int gpu) const;
   /// Some gang of another job that GPUs of `gpus` are kept for, or null. Gangs that are both kept
-  /// alone do not keep each other off.
+  /// alone do not keep each other off, and nothing keeps off one that exits: it may be writing a
+  /// checkpoint while it still can.
   const Gang* kept_for(GpuMask gpus, const Gang& gang, Instant now) const;
   /// The gang whose lease covers the GPU, or null.
   Gang* holder(int gpu);

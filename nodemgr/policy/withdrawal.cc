@@ -47,7 +47,8 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
     result.reason = "holder is loading";
     return result;
   }
-  if (holder.is_kept_alone(now) && !waiter.is_kept_alone(now) && waiter.job != holder.job) {
+  const bool may_come = waiter.is_kept_alone(now) || waiter.exiting || waiter.job == holder.job;
+  if (holder.is_kept_alone(now) && !may_come) {
     result.at = holder.alone_until;
     result.reason = kKeptAlone;
     result.figures = {{"alone_ns", as_figure(holder.alone_until - now)}};

@@ -101,6 +101,19 @@ TEST_F(PolicyAloneTest, GangsOfOneJobAndThoseThatAreBothKeptShare) {
   EXPECT_EQ(state.find(kA)->phase, Phase::kDraining);
 }
 
+TEST_F(PolicyAloneTest, OneThatExitsGetsTheGpuAllTheSameAndKeepsIt) {
+  describe(kA, 3600s);
+  wants(kA);
+  step_with({ActivityEdge{kA, false, now}});
+  step_with({GangExiting{kB}, WantsChanged{kB, true, now}});
+  at(10s);
+  EXPECT_EQ(state.find(kA)->phase, Phase::kDraining);
+  drains(kA);
+  EXPECT_TRUE(runs(kB));
+  at(11s);
+  EXPECT_EQ(find(Kind::kWithdraw), nullptr) << "before it has ended";
+}
+
 TEST_F(PolicyAloneTest, ItsEndLetsTheOthersIn) {
   describe(kA, 3600s);
   wants(kB);

@@ -105,9 +105,10 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       return;
     case wire::Type::kCharge: {
       const auto* const charge = packet->as<wire::Charge>();
-      const bool granted = used_ + charge->bytes <= promised;
+      const bool stays = charge->unpageable != 0;
+      const bool granted = used_ + charge->bytes <= promised && !(stays && refuses_pins);
       if (granted) used_ += charge->bytes;
-      if (granted && charge->unpageable != 0) unpageable_ += charge->bytes;
+      if (granted && stays) unpageable_ += charge->bytes;
       connection_.send(wire::Type::kCharged, wire::Charged{granted ? 1u : 0u, 0, promised, used_},
                        packet->request);
       return;

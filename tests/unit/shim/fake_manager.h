@@ -56,7 +56,7 @@ class FakeManager {
   std::uint64_t chunk_bytes = std::uint64_t{4} << 20;
   bool refuses = false;
   std::uint32_t refusal = wire::kErrorSecret;
-  bool refuses_pins = false;
+  bool refuses_pins = false;  ///< and charges of what stays in HBM
   /// They wait for the test, which answers with kCharged.
   bool delays_pins = false;
   std::atomic<int> asked_to_unpin{0};  ///< by who waited for the answer

@@ -398,6 +398,22 @@ TEST_F(ProcessTest, ManagedMemoryCountsAgainstThePromise) {
   EXPECT_EQ(manager_.unpageable(), 0u);
 }
 
+TEST_F(ProcessTest, WhatTheNeighboursPromisesRefuseIsExplainedOnce) {
+  const auto array = [](std::uint64_t bytes) {
+    return interpose::CountedCall{interpose::Api::cuMemAllocManaged,
+                                  interpose::UnpageableKind::kManaged, bytes, nullptr};
+  };
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(count_enter(array(2000 * kMiB)), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "beyond its own promise";
+  manager_.refuses_pins = true;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(count_enter(array(8 * kMiB)), CUDA_ERROR_OUT_OF_MEMORY);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("8 MiB that only the driver can move"), std::string::npos) << said;
+  EXPECT_EQ(said.find("out of memory"), said.rfind("out of memory")) << said;
+}
+
 TEST_F(ProcessTest, AHolderGoesOnWithoutAManagerAndTellsTheNextOne) {
   allocate(4 * kMiB);
   const wire::Epoch epoch = hold_lease();
