@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "shim/process.h"
+
 namespace plexrl::shim {
 namespace {
 
@@ -36,6 +38,11 @@ std::uint64_t read_promise() noexcept {
 }
 
 }  // namespace
+
+std::uint64_t as_the_job_knows(std::uint64_t address) {
+  constexpr std::uint64_t kNowhere = 8;
+  return Process::started() != nullptr && ranges().reserves(address) ? kNowhere : address;
+}
 
 std::uint64_t promise_from_environment() noexcept {
   static const std::uint64_t promise = read_promise();

@@ -9,4 +9,8 @@ namespace plexrl::shim {
 /// is in no job. Read once.
 std::uint64_t promise_from_environment() noexcept;
 
+/// What to ask the driver about in place of an address that is in no allocation: between ours lie
+/// addresses that it knows and the job does not; for those, one that nobody knows.
+std::uint64_t as_the_job_knows(std::uint64_t address);
+
 }  // namespace plexrl::shim

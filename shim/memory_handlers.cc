@@ -6,6 +6,7 @@
 #include "shim/counted.h"
 #include "shim/gate.h"
 #include "shim/guarded.h"
+#include "shim/job_view.h"
 #include "shim/process.h"
 
 /// The cuMemAlloc family (CUDA driver API reference, "Memory Management").
@@ -219,7 +220,9 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
       return driver.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
     };
     const auto memory = backing_of(dptr);
-    return memory ? hand_out(*memory, size, kDmaBuf, call) : call();
+    if (memory) return hand_out(*memory, size, kDmaBuf, call);
+    return driver.cuMemGetHandleForAddressRange(handle, as_the_job_knows(dptr), size, handleType,
+                                                flags);
   });
 }
 
@@ -230,7 +233,7 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                             ? backing_of(ptr)
                             : std::nullopt;
     return memory ? set_sync_memops(*memory, value, ptr)
-                  : driver.cuPointerSetAttribute(value, attribute, ptr);
+                  : driver.cuPointerSetAttribute(value, attribute, as_the_job_knows(ptr));
   });
 }
 

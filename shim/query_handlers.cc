@@ -225,7 +225,7 @@ CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) noexcept {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) noexcept {
   return guarded([&] {
     const Ours ours(dptr);
-    if (!ours) return driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (!ours) return driver.cuMemGetAddressRange_v2(pbase, psize, as_the_job_knows(dptr));
     if (pbase != nullptr) *pbase = ours.mapped ? ours.mapped->start : ours.allocation->start;
     if (psize != nullptr) *psize = ours.mapped ? ours.mapped->bytes : ours.allocation->bytes;
     return CUDA_SUCCESS;
@@ -241,7 +241,8 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                CUdeviceptr ptr) noexcept {
   return guarded([&] {
     const Ours ours(ptr);
-    if (!ours || data == nullptr) return driver.cuPointerGetAttribute(data, attribute, ptr);
+    if (!ours) return driver.cuPointerGetAttribute(data, attribute, as_the_job_knows(ptr));
+    if (data == nullptr) return driver.cuPointerGetAttribute(data, attribute, ptr);
     return ours.attribute(ptr, attribute, data);
   });
 }
@@ -252,7 +253,10 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
     const Ours ours(ptr);
     const bool is_complete = numAttributes != 0 && attributes != nullptr && data != nullptr &&
                              std::find(data, data + numAttributes, nullptr) == data + numAttributes;
-    if (!ours || !is_complete) {
+    if (!ours) {
+      return driver.cuPointerGetAttributes(numAttributes, attributes, data, as_the_job_knows(ptr));
+    }
+    if (!is_complete) {
       return driver.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     }
     for (unsigned int i = 0; i < numAttributes; ++i) {

@@ -66,6 +66,7 @@ CUresult RangeTable::grow(std::size_t bytes) {
     if (driver.cuMemAddressReserve(&start, size, 0, 0, 0) == CUDA_SUCCESS) {
       const std::lock_guard lock(mutex_);
       arena_.add(start, size);
+      reserved_[start] = size;
       return CUDA_SUCCESS;
     }
   }
@@ -453,6 +454,12 @@ Range* RangeTable::around(std::uint64_t address) const {
   if (it == ranges_.begin()) return nullptr;
   Range& range = *std::prev(it)->second;
   return address < range.start + range.mapped_bytes ? &range : nullptr;
+}
+
+bool RangeTable::reserves(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = reserved_.upper_bound(address);
+  return it != reserved_.begin() && address - std::prev(it)->first < std::prev(it)->second;
 }
 
 void RangeTable::note_use(std::uint64_t address) {

@@ -91,6 +91,9 @@ class RangeTable {
   void hide(std::uint64_t start);
 
   std::optional<Description> describe(std::uint64_t address) const;
+  /// Whether the address is one of those that were reserved for ranges, in use or not. The job
+  /// knows only its allocations there.
+  bool reserves(std::uint64_t address) const;
   std::vector<std::uint64_t> starts_of(CUcontext context) const;
   std::vector<std::uint64_t> starts_on(CUdevice device) const;
 
@@ -211,6 +214,7 @@ class RangeTable {
   bool imports_given_up_ = false;
   std::size_t unsure_ = 0;  ///< ranges
   VaArena arena_;
+  std::map<std::uint64_t, std::size_t> reserved_;  ///< of it: start -> bytes
   std::map<std::uint64_t, std::unique_ptr<Range>> ranges_;
   std::vector<std::unique_ptr<Range>> doomed_;
   std::map<std::pair<CUdevice, wire::MemoryKind>, Totals> totals_;

@@ -6,6 +6,7 @@
 #include "shim/counted.h"
 #include "shim/gate.h"
 #include "shim/guarded.h"
+#include "shim/job_view.h"
 #include "shim/log.h"
 #include "shim/process.h"
 
@@ -55,7 +56,7 @@ void say_legacy_stays_inside() {
 CUresult get_handle(CUipcMemHandle* out, CUdeviceptr address) {
   Process* const process = Process::started();
   const auto allocation = process == nullptr ? std::nullopt : process->find(address);
-  if (!allocation) return driver.cuIpcGetMemHandle(out, address);
+  if (!allocation) return driver.cuIpcGetMemHandle(out, as_the_job_knows(address));
   // Pools and memory of others have no legacy handles, as with the bare driver.
   if (out == nullptr || !allocation->is_ipc_capable) return CUDA_ERROR_INVALID_VALUE;
   const auto range = ranges().describe(address);

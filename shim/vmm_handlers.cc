@@ -2,6 +2,7 @@
 #include "interpose/handlers.h"
 #include "shim/counted.h"
 #include "shim/guarded.h"
+#include "shim/job_view.h"
 #include "shim/process.h"
 
 /// The job's own virtual memory management. Device memory of the ordinary kind becomes ours; host
@@ -162,7 +163,9 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
       // Memory of cuMemAlloc and of pools has no handle that a program could get.
       if (process->find(address)) return CUDA_ERROR_INVALID_VALUE;
     }
-    return driver.cuMemRetainAllocationHandle(handle, addr);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device
+    void* const known = reinterpret_cast<void*>(as_the_job_knows(address));
+    return driver.cuMemRetainAllocationHandle(handle, known);
   });
 }
 

@@ -73,6 +73,11 @@ class RandomProgram {
       places.emplace_back(object.base, &object);
       for (int i = 0; i < kAddresses; ++i)
         places.emplace_back(object.base + draw(object.bytes), &object);
+      // Behind its end, before any other may begin.
+      const bool has_end = object.kind == Kind::kAllocation || object.kind == Kind::kPool;
+      if (has_end && object.bytes % 256 != 0) {
+        places.emplace_back(object.base + object.bytes, &object);
+      }
     }
     std::vector<std::string> before;
     for (const auto& [address, object] : places) before.push_back(describe(address, *object));
