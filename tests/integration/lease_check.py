@@ -128,7 +128,7 @@ def violations(trace, work, lenders=None):
     because the program has none there."""
     gangs = Gangs(trace)
     windows = [Window(record, lenders or {}) for record in trace["paging"]]
-    work = [piece for piece in work if piece["kind"] != "h2h"]  # no device takes part
+    work = [piece for piece in work if piece["kind"] not in ("h2h", "failure")]  # no device takes part
     hashers = hash_streams(work)
     pagers = pager_streams(work, windows)
     moved = collections.Counter()

@@ -6,17 +6,19 @@
 
 namespace plexrl::simgpu {
 
-/// One piece of work that a device did, as a line of the device log.
+/// One piece of work that a device did, as a line of the device log; or a call that was made to
+/// fail
+/// (`fail=`).
 struct LogEntry {
-  int device;
-  std::uint64_t context;
-  std::uint64_t stream;
-  std::string_view kind;  ///< kernel h2d d2h d2d h2h memset host
-  std::string_view name;  ///< of a kernel, else empty
-  std::uint64_t bytes;
-  std::uint64_t start_ns;  ///< CLOCK_BOOTTIME
-  std::uint64_t end_ns;
-  std::uint64_t lag_ns;  ///< how much longer it took than the model says
+  int device = 0;
+  std::uint64_t context = 0;
+  std::uint64_t stream = 0;
+  std::string_view kind;  ///< kernel h2d d2h d2d h2h memset host; failure
+  std::string_view name;  ///< of a kernel, or the call that failed; else empty
+  std::uint64_t bytes = 0;
+  std::uint64_t start_ns = 0;  ///< CLOCK_BOOTTIME
+  std::uint64_t end_ns = 0;
+  std::uint64_t lag_ns = 0;  ///< how much longer it took than the model says
 };
 
 /// Appends JSON lines to the file that `log=` names. One write(2) with O_APPEND a line, so that

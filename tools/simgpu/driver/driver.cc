@@ -101,7 +101,9 @@ CUresult injected_failure(const char* call) {
   if (name.substr(0, failure.call.size()) != failure.call) return CUDA_SUCCESS;
   if (name.size() > failure.call.size() && name[failure.call.size()] != '_') return CUDA_SUCCESS;
   static std::atomic<std::uint64_t> calls{0};
-  return calls.fetch_add(1) + 1 == failure.nth ? static_cast<CUresult>(failure.code) : CUDA_SUCCESS;
+  if (calls.fetch_add(1) + 1 != failure.nth) return CUDA_SUCCESS;
+  driver()->log.write({.kind = "failure", .name = name, .start_ns = now_ns(), .end_ns = now_ns()});
+  return static_cast<CUresult>(failure.code);
 }
 
 }  // namespace plexrl::simgpu
