@@ -85,6 +85,8 @@ class Turns:
             printed = self.sandbox.wait(job).decode().splitlines()
             if "all rounds were right" not in printed:
                 raise Failure(f"{job.name} printed {printed}")
+        # plexrl-run started the manager, which ends after its last job; what it has traced is complete then.
+        wait_until(lambda: not self.sandbox.socket.exists(), "the manager's end")
 
 
 def three_take_turns(sandbox):
