@@ -12,17 +12,18 @@ namespace {
 
 constexpr const char* kFile = "devices";
 
+/// How often room is made for one charge: other threads may take it meanwhile.
+constexpr int kTurns = 4;
+
 /// The job has been told of that much free memory, so a refusal needs its reason; once.
 void say_why_refused(std::uint64_t bytes, std::uint64_t left) {
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
   log_user(
       "out of memory: %lu MiB that only the driver can move (managed memory, arrays, graphs) do "
-      "not "
-      "fit, though %lu MiB of the promise are free: the jobs beside have been promised room that "
-      "it "
-      "would take for good. Start jobs with a smaller --memory, or this one without others beside "
-      "it",
+      "not fit, though %lu MiB of the promise are free: the jobs beside have been promised room "
+      "that it would take for good. Start jobs with a smaller --memory, or this one without others "
+      "beside it",
       static_cast<unsigned long>(bytes >> 20), static_cast<unsigned long>(left >> 20));
 }
 
@@ -139,6 +140,23 @@ void Devices::add_to_sums(CUdevice device, std::int64_t bytes, bool unpageable) 
 }
 
 bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable) {
+  if (charge_taken(device, bytes, unpageable)) return true;
+  const auto attached = find(device);
+  if (!attached || bytes > attached->total_bytes) return false;
+  bool found_some = true;
+  for (int turn = 0; turn < kTurns && found_some; ++turn) {
+    found_some = make_room_(device);
+    if (charge_taken(device, bytes, unpageable)) return true;
+  }
+  if (const auto now = unpageable ? find(device) : std::nullopt) {
+    const std::uint64_t used = now->charged_bytes + now->unpageable_bytes;
+    const std::uint64_t left = now->promised_bytes - std::min(now->promised_bytes, used);
+    if (bytes <= left) say_why_refused(bytes, left);
+  }
+  return false;
+}
+
+bool Devices::charge_taken(CUdevice device, std::uint64_t bytes, bool unpageable) {
   const auto attached = find(device);
   if (!attached) return false;
   // Larger than the GPU: the bare driver's answer, without a question.
@@ -157,13 +175,7 @@ bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable) {
   } else if (answer->type == wire::Type::kCharged && answer->as<wire::Charged>() != nullptr) {
     granted = answer->as<wire::Charged>()->granted != 0;
   }
-  if (granted) {
-    add_to_sums(device, static_cast<std::int64_t>(bytes), unpageable);
-  } else if (unpageable) {
-    const std::uint64_t used = attached->charged_bytes + attached->unpageable_bytes;
-    const std::uint64_t left = attached->promised_bytes - std::min(attached->promised_bytes, used);
-    if (bytes <= left) say_why_refused(bytes, left);
-  }
+  if (granted) add_to_sums(device, static_cast<std::int64_t>(bytes), unpageable);
   return granted;
 }
 

@@ -19,7 +19,11 @@ namespace plexrl::shim {
 /// Threads: any. Its lock is not held while the manager is asked.
 class Devices {
  public:
-  explicit Devices(Client& client) noexcept : client_(client) {}
+  /// Gives back what the job holds on `device` only for later, and what is being given back.
+  /// False: there was nothing.
+  using MakeRoom = bool (*)(CUdevice device) noexcept;
+
+  Devices(Client& client, MakeRoom make_room) noexcept : client_(client), make_room_(make_room) {}
 
   struct Attached {
     CUdevice device = 0;
@@ -46,8 +50,11 @@ class Devices {
   std::uint64_t mask() const;  ///< of the manager's indices
   std::vector<CUdevice> devices_in(std::uint64_t mask) const;
 
-  /// Takes `bytes` from the promise. False: beyond it.
+  /// Takes `bytes` from the promise; makes room in it before it says no. False: beyond it.
+  /// Not the agent, and not under a lock of the pools.
   bool charge(CUdevice device, std::uint64_t bytes, bool unpageable);
+  /// The same for what is taken already: no room is made for it.
+  bool charge_taken(CUdevice device, std::uint64_t bytes, bool unpageable);
   void uncharge(CUdevice device, std::uint64_t bytes, bool unpageable);
   /// Bytes that are charged as pageable become unpageable. False: they can't be, because others
   /// have been promised the HBM.
@@ -67,6 +74,7 @@ class Devices {
   void add_to_sums(CUdevice device, std::int64_t bytes, bool unpageable);
 
   Client& client_;
+  const MakeRoom make_room_;
   mutable std::mutex mutex_;
   std::vector<Attached> attached_;
 };

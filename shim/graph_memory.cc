@@ -152,7 +152,7 @@ void GraphMemory::count_device(CUdevice device) {
   counted.used = std::min(held, used);
   if (now < counted.charged) devices_.uncharge(device, counted.charged - now, true);
   // The driver has it, whatever the manager thinks; what was not granted is not given back later.
-  if (now > counted.charged && !devices_.charge(device, now - counted.charged, true))
+  if (now > counted.charged && !devices_.charge_taken(device, now - counted.charged, true))
     now = counted.charged;
   counted.charged = now;
   const auto key = static_cast<std::uint64_t>(device);

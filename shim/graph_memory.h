@@ -22,7 +22,7 @@ namespace plexrl::shim {
 /// launch.
 ///
 /// Threads: any. Job threads hold its lock while they ask the manager, whose answers the agent
-/// receives; so the agent never waits for it.
+/// receives, and while pools make room; so the agent never waits for it.
 class GraphMemory {
  public:
   GraphMemory(Devices& devices, Unpageable& unpageable) noexcept

@@ -88,7 +88,7 @@ void count_restore(interpose::Api, UnpageableKind kind, std::uint64_t key,
     const auto current = current_context();
     if (!current) return CUDA_SUCCESS;
     // The driver refused to free it: it is there, whatever the manager thinks of the charge.
-    if (is_charged(kind)) process->devices.charge(current->device, bytes, true);
+    if (is_charged(kind)) process->devices.charge_taken(current->device, bytes, true);
     process->unpageable.add(to_wire(kind), key, {current->device, bytes});
     return CUDA_SUCCESS;
   });

@@ -3,6 +3,7 @@
 
 #include "interpose/handlers.h"
 #include "interpose/nvml.h"
+#include "shim/hooks.h"
 #include "shim/job_view.h"
 #include "shim/process.h"
 
@@ -42,7 +43,13 @@ std::optional<Devices::Figures> figures_of(nvmlDevice_t device, std::uint64_t re
   if (process != nullptr && nvml.nvmlDeviceGetUUID(device, text, sizeof text) == NVML_SUCCESS &&
       parse_uuid(text, &uuid)) {
     for (const Devices::Attached& attached : process->devices.all()) {
-      if (attached.uuid == uuid) return process->devices.figures(attached.device);
+      if (attached.uuid != uuid) continue;
+      // As cuMemGetInfo does; but NVML never waits, and who only looks is not in the driver.
+      if (!absence.is_on() && process->pools.has_unused(attached.device)) {
+        const DriverCall inside;
+        process->pools.make_room(attached.device);
+      }
+      return process->devices.figures(attached.device);
     }
   }
   const std::uint64_t promise = promise_from_environment();

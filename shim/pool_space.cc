@@ -138,6 +138,15 @@ std::vector<FreeMarkPtr> PoolSpace::marks() const {
   return marks;
 }
 
+bool PoolSpace::has_unused(std::size_t keep_bytes) const {
+  return std::any_of(segments_.begin(), segments_.end(), [&](const auto& entry) {
+    const auto& [start, segment] = entry;
+    const auto living = living_.lower_bound(start);
+    return reserved_ >= keep_bytes + segment.bytes &&
+           (living == living_.end() || living->first >= start + segment.bytes);
+  });
+}
+
 std::vector<std::uint64_t> PoolSpace::trim(std::size_t keep_bytes) {
   std::vector<std::uint64_t> unused;
   for (auto it = segments_.begin(); it != segments_.end() && reserved_ > keep_bytes;) {

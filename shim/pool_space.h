@@ -79,6 +79,8 @@ class PoolSpace {
 
   /// Takes out unused segments while more than `keep_bytes` are reserved. Returns their starts.
   std::vector<std::uint64_t> trim(std::size_t keep_bytes);
+  /// Whether it would find some if all marks were over.
+  bool has_unused(std::size_t keep_bytes) const;
 
   std::size_t reserved_bytes() const noexcept { return reserved_; }
   std::size_t reserved_high() const noexcept { return reserved_high_; }

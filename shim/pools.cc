@@ -61,13 +61,16 @@ bool Pools::is_ours(CUmemoryPool handle) {
 void Pools::destroy(CUmemoryPool handle) {
   {
     const std::lock_guard lock(mutex_);
-    if (Pool* const pool = find_pool(handle)) pool->is_leaving = true;
+    if (Pool* const pool = find_pool(handle)) {
+      pool->is_leaving = true;
+      pool->threshold = 0;  // there is no later to keep anything for
+    }
   }
   sweep_leaving();
 }
 
 void Pools::sweep_leaving() {
-  std::vector<Unused> unused;
+  Unused unused(*this);
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(pools_, [&](const auto& pool) {
@@ -192,7 +195,7 @@ void Pools::wait_for_marks(CUdevice device) {
       driver.cuEventSynchronize(mark->event);
     }
   }
-  std::vector<Unused> unused;
+  Unused unused(*this);
   {
     const std::lock_guard lock(mutex_);
     for (const auto& pool : pools_) {
@@ -397,21 +400,29 @@ void Pools::context_ended(CUcontext context, bool survives) {
 
 // ---- trimming
 
-void Pools::trim_locked(Pool& pool, std::size_t keep_bytes, std::vector<Unused>* unused) {
+Pools::Unused::~Unused() {
+  if (segments.empty()) return;
+  const std::lock_guard lock(pools.mutex_);
+  pools.dropping_ -= segments.size();
+  pools.dropped_.notify_all();
+}
+
+void Pools::trim_locked(Pool& pool, std::size_t keep_bytes, Unused* unused) {
   for (const std::uint64_t start : pool.space.trim(keep_bytes)) {
     segments_.erase(start);
-    unused->push_back({start, pool.device, pool.is_import});
+    unused->segments.push_back({start, pool.device, pool.is_import});
+    ++dropping_;
   }
 }
 
-void Pools::drop(const std::vector<Unused>& unused) {
-  for (const Unused& one : unused) {
+void Pools::drop(const Unused& unused) {
+  for (const Unused::Segment& one : unused.segments) {
     one.is_import ? close_import_(one.start) : memory_.drop_range(one.start, one.device);
   }
 }
 
 void Pools::trim(CUmemoryPool handle, std::size_t keep_bytes) {
-  std::vector<Unused> unused;
+  Unused unused(*this);
   {
     const std::lock_guard lock(mutex_);
     Pool* const pool = find_pool(handle);
@@ -432,8 +443,8 @@ void Pools::trim_to_threshold(CUmemoryPool handle) {
   trim(handle, threshold);
 }
 
-void Pools::trim_to_thresholds(CUdevice device) {
-  std::vector<Unused> unused;
+bool Pools::trim_to_thresholds(CUdevice device) {
+  Unused unused(*this);
   {
     const std::lock_guard lock(mutex_);
     for (const auto& pool : pools_) {
@@ -443,6 +454,22 @@ void Pools::trim_to_thresholds(CUdevice device) {
     }
   }
   drop(unused);
+  return !unused.segments.empty();
+}
+
+bool Pools::make_room(CUdevice device) {
+  const bool found_some = trim_to_thresholds(device);
+  std::unique_lock lock(mutex_);
+  const bool others_did = dropping_ != 0;
+  dropped_.wait(lock, [&] { return dropping_ == 0; });
+  return found_some || others_did;
+}
+
+bool Pools::has_unused(CUdevice device) {
+  const std::lock_guard lock(mutex_);
+  return dropping_ != 0 || std::any_of(pools_.begin(), pools_.end(), [&](const auto& pool) {
+           return pool->device == device && pool->space.has_unused(pool->threshold);
+         });
 }
 
 }  // namespace plexrl::shim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -90,9 +91,15 @@ class Pools {
   std::optional<CUresult> get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                                         void* value);
   void trim(CUmemoryPool handle, std::size_t keep_bytes);
-  /// As each synchronisation of the job does: every pool of `device` down to its threshold.
-  void trim_to_thresholds(CUdevice device);
+  /// As each synchronisation of the job does: every pool of `device` down to its threshold. False:
+  /// there was nothing to give back.
+  bool trim_to_thresholds(CUdevice device);
   void trim_to_threshold(CUmemoryPool handle);
+  /// The same for who needs the memory or asks for figures: what other threads are giving back is
+  /// waited for, too. Not the agent, for which those threads may wait.
+  bool make_room(CUdevice device);
+  /// Whether make_room may find something; asks no driver.
+  bool has_unused(CUdevice device);
 
   /// Access of other devices, for what the pool has and will have.
   CUresult set_access(CUmemoryPool handle, const CUmemAccessDesc* access, std::size_t count);
@@ -134,15 +141,23 @@ class Pools {
   CUresult wait_in_stream(const StreamKey& stream, const FreeMarkPtr& after);
   void wait_for_marks(CUdevice device);
   CUresult grow(CUmemoryPool handle, std::size_t bytes);
-  /// A segment that was taken out of its pool.
+  /// Segments that were taken out of their pools, to be given back. Outlives the lock.
   struct Unused {
-    std::uint64_t start;
-    CUdevice device;
-    bool is_import;
+    explicit Unused(Pools& its_pools) noexcept : pools(its_pools) {}
+    ~Unused();
+    Unused(const Unused&) = delete;
+    Unused& operator=(const Unused&) = delete;
+    struct Segment {
+      std::uint64_t start;
+      CUdevice device;
+      bool is_import;
+    };
+    Pools& pools;
+    std::vector<Segment> segments;
   };
-  void trim_locked(Pool& pool, std::size_t keep_bytes, std::vector<Unused>* unused);
+  void trim_locked(Pool& pool, std::size_t keep_bytes, Unused* unused);
   /// Gives them back. Without a lock.
-  void drop(const std::vector<Unused>& unused);
+  void drop(const Unused& unused);
   void drop_freed(std::uint64_t address);
   void sweep_leaving();
   std::uint64_t identifier_of(const Pool& pool, const PoolSpace::Allocation& allocation) const;
@@ -155,6 +170,8 @@ class Pools {
   std::vector<std::unique_ptr<Pool>> pools_;
   std::map<std::uint64_t, Pool*> segments_;  ///< by start
   std::uint64_t next_number_ = 1;
+  std::size_t dropping_ = 0;  ///< segments in an Unused
+  std::condition_variable dropped_;
   std::mutex events_mutex_;  ///< of what follows; may be taken under `mutex_`
   std::vector<std::pair<CUcontext, CUevent>> spare_events_;
 };

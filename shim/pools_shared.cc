@@ -71,7 +71,7 @@ CUresult Pools::import(CUmemoryPool handle, std::uint64_t range, std::size_t ran
 
 /// Of an imported pool nothing is kept for later.
 void Pools::drop_freed(std::uint64_t address) {
-  std::vector<Unused> unused;
+  Unused unused(*this);
   {
     const std::lock_guard lock(mutex_);
     Pool* const pool = pool_of(address);

@@ -68,6 +68,15 @@ bool still_shared(std::uint64_t range) noexcept {
   }
 }
 
+bool make_room(CUdevice device) noexcept {
+  Process* const process = Process::started();
+  try {
+    return process != nullptr && process->pools.make_room(device);
+  } catch (...) {
+    return false;
+  }
+}
+
 void close_import(std::uint64_t range) noexcept {
   Process* const process = Process::started();
   if (process == nullptr) return;
@@ -154,7 +163,7 @@ constinit Gate gate{{&about_to_wait, &busy_again}};
 
 Process::Process(Identity identity, Client::Dial dial)
     : client(identity, std::move(dial)),
-      devices(client),
+      devices(client, &make_room),
       store(&client),
       slab_worker(store, contexts()),
       pager(ranges(), store, contexts()),

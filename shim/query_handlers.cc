@@ -162,7 +162,7 @@ std::optional<Devices::Figures> current_figures() {
   Process* const process = Process::start_with_current(&context, &device);
   if (process == nullptr) return std::nullopt;
   // What pools hold only for later does not count as used once the job's work is over.
-  process->pools.trim_to_thresholds(device);
+  process->pools.make_room(device);
   return process->devices.figures(device);
 }
 

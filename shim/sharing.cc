@@ -463,7 +463,7 @@ void Sharing::on_owner_gone(const wire::OwnerGone& gone) {
   if (const auto attached = parts_.devices.find(import.device)) what.gpu = attached->gpu;
   // It was in the promise as the dead one's; the manager says no only if others were faster, and
   // then the memory is there all the same.
-  parts_.devices.charge(import.device, import.bytes, false);
+  parts_.devices.charge_taken(import.device, import.bytes, false);
   const std::vector<std::size_t> lost = parts_.pager.adopt(import.range, parked);
   for (const std::size_t chunk : lost) {
     say_lost(std::min(layout->chunk_bytes, layout->bytes - chunk * layout->chunk_bytes));

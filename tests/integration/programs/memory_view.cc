@@ -116,5 +116,19 @@ int main() {
   CHECK(cuMemFree(data));
   agree = agree && all_agree(nvml, program.device());
   std::printf("given back: %s\n", view() == before ? "yes" : "no");
+  // What a pool has no use for any more is free, whoever is asked first.
+  CUstream stream;
+  CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (int round = 0; round < 2; ++round) {
+    CUdeviceptr pooled;
+    CHECK(cuMemAllocAsync(&pooled, bytes, stream));
+    CHECK(cuMemsetD8Async(pooled, 3, bytes, stream));
+    agree = agree && all_agree(nvml, program.device());
+    CHECK(cuMemFreeAsync(pooled, stream));
+    CHECK(cuStreamSynchronize(stream));
+    if (std::getenv("PLEXRL_TEST_PEER") != nullptr) agree = agree && nvml.agrees(before);
+    std::printf("given back by a pool: %s\n", view() == before ? "yes" : "no");
+  }
+  CHECK(cuStreamDestroy(stream));
   std::printf("all answer alike: %s\n", agree ? "yes" : "no");
 }

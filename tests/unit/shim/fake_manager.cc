@@ -111,6 +111,7 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       if (granted && stays) unpageable_ += charge->bytes;
       connection_.send(wire::Type::kCharged, wire::Charged{granted ? 1u : 0u, 0, promised, used_},
                        packet->request);
+      if (!granted) ++charges_refused;
       return;
     }
     case wire::Type::kUncharge:

@@ -59,6 +59,7 @@ class FakeManager {
   bool refuses_pins = false;  ///< and charges of what stays in HBM
   /// They wait for the test, which answers with kCharged.
   bool delays_pins = false;
+  std::atomic<int> charges_refused{0};
   std::atomic<int> asked_to_unpin{0};  ///< by who waited for the answer
   /// Memory of another process that kImport finds, by id.
   std::map<std::uint64_t, wire::Imported> importable;
