@@ -1,4 +1,4 @@
-// plexrl-clustermgr: knows every node of a cluster, and which job goes to which.
+// plexrl-clustermgr: knows every node of a cluster and what it runs.
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -36,7 +36,7 @@ int say_usage(const absl::Status& status) {
 
 void print_help() {
   std::printf(
-      "plexrl-clustermgr: knows every node of a cluster, and which job goes to which\n\n"
+      "plexrl-clustermgr: knows every node of a cluster and what it runs\n\n"
       "usage: plexrl-clustermgr [options]\n"
       "example: plexrl-clustermgr --network-listen 0.0.0.0:7460 --tls-dir /etc/plexrl/tls\n\n"
       "Each option is also an environment variable (PLEXRL_NETWORK_LISTEN) and, where it has a\n"

@@ -50,7 +50,7 @@ class Nodes {
   /// A node that the store tells of. Its silence counts from now on.
   void remember(cluster::v1::NodeRecord record, Instant now);
 
-  /// Names of nodes that have become lost, or are back, since the last call.
+  /// Names of nodes that have become lost since the last call, and of those whose jobs have.
   struct Changed {
     std::vector<std::string> lost, jobs_lost;
   };

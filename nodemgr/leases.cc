@@ -75,6 +75,9 @@ void Leases::describe(const LeaseGang& gang) {
   event.alone_until = gang.job->alone_until;
   each(gang, [&](Session& session) { event.exclusive |= !session.exclusive_reason.empty(); });
   events_.push_back(std::move(event));
+  // What it has shown itself counts from then on.
+  const policy::Gang* const state = state_of(gang.id);
+  if (state != nullptr && state->gaps_shown != 0) return;
   const policy::GapProfile* const known = find_gaps(gang.job->gaps_known, gang.gpus);
   if (known != nullptr) events_.push_back(policy::GangRemembered{gang.id, *known});
 }
