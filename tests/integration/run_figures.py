@@ -220,11 +220,9 @@ def pinned(sandbox):
     """Each way is looked at while others have the memory, and when they have it no more."""
     sandbox.gpus, sandbox.more_spec = 2, f"{SPEC},sm=90"
     sandbox.start_manager()
-    nccl = sandbox.build / "tests/integration/nccl"
     for way, (kind, reason) in PINNED.items():
         peer = sandbox.make_peer(f"{way}.peer")
-        program = sandbox.shared(["/bin/sh", "-c", 'LD_LIBRARY_PATH="$0:$LD_LIBRARY_PATH" exec "$@"', nccl,
-                                  sandbox.build / "tests/integration/programs/pinned_kinds", way], way, PLEXRL_TEST_BALLAST=BALLAST,
+        program = sandbox.shared([sandbox.build / "tests/integration/programs/pinned_kinds", way], way, PLEXRL_TEST_BALLAST=BALLAST,
                                  PLEXRL_TEST_PEER=peer)
 
         def pinned_rows_are(expected):

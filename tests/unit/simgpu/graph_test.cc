@@ -349,6 +349,31 @@ TEST_F(GraphTest, AUserObjectGoesWithItsGraph) {
   EXPECT_EQ(1, destroyed);
 }
 
+TEST_F(GraphTest, AnExecutableGraphKeepsTheUserObjectsOfItsGraph) {
+  std::atomic<int> destroyed = 0;
+  CUuserObject object = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS,
+            cuUserObjectCreate(
+                &object, &destroyed, [](void* count) { ++*static_cast<std::atomic<int>*>(count); },
+                1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  CUgraph owner = nullptr, outer = nullptr;
+  CUgraphNode child = nullptr;
+  CUgraphExec executable = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphCreate(&owner, 0));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphRetainUserObject(owner, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphCreate(&outer, 0));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphAddChildGraphNode(&child, outer, nullptr, 0, owner));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&executable, outer, 0));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphDestroy(owner));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphDestroy(outer));
+  EXPECT_EQ(0, destroyed);
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphLaunch(executable, stream_));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream_));
+  EXPECT_EQ(0, destroyed);
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphExecDestroy(executable));
+  EXPECT_EQ(1, destroyed);
+}
+
 TEST_F(GraphTest, ADrawingNamesKernelsAndEdges) {
   const CUgraphNode a = add_kernel(fill_, 1, {});
   add_kernel(add_, 1, {a});

@@ -85,6 +85,7 @@ CUresult update_from_graph(CUgraphExec exec_handle, CUgraph graph_handle,
   const GraphPlan before = *exec->plan;
   const CUresult result = update_steps(exec, before, plan, &outcome);
   info->result = outcome.result;
+  if (result == CUDA_SUCCESS) exec->user_objects->add(*graph);
   if (result != CUDA_SUCCESS && outcome.index < graph->nodes.size()) {
     // Child graphs are unfolded, so only a step of the outermost graph has a node to name.
     for (const auto& node : graph->nodes) {
@@ -109,7 +110,9 @@ CUresult update_child(CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph 
     return CUDA_ERROR_INVALID_VALUE;
   }
   UpdateOutcome outcome;
-  return update_steps(exec, before, after, &outcome);
+  const CUresult result = update_steps(exec, before, after, &outcome);
+  if (result == CUDA_SUCCESS) exec->user_objects->add(*child);
+  return result;
 }
 
 CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thread) {

@@ -153,9 +153,29 @@ std::shared_ptr<Graph> kept_graph(CUgraph handle) {
 
 void forget_graph(CUgraph handle) { registry().kept.erase(handle); }
 
+void UserObjects::add(const Graph& graph) {
+  for (const auto& [object, count] : graph.user_objects) {
+    object->references += count;
+    counts_[object] += count;
+  }
+  for (const auto& node : graph.nodes) {
+    if (node->work.child != nullptr) add(*node->work.child);
+  }
+}
+
+void UserObjects::copy_to(Graph* graph) const {
+  for (const auto& [object, count] : counts_) {
+    object->references += count;
+    graph->user_objects[object] += count;
+  }
+}
+
+UserObjects::~UserObjects() {
+  for (const auto& [object, count] : counts_) release_user_object(object, count);
+}
+
 void release_user_object(UserObject* object, unsigned count) {
-  object->references -= count;
-  if (object->references > 0) return;
+  if (object->references.fetch_sub(count) > count) return;
   object->destroy(object->object);
   delete object;
 }

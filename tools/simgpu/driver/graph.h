@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -57,7 +58,7 @@ struct GraphNode {
 struct UserObject {
   void* object;
   CUhostFn destroy;
-  unsigned references;
+  std::atomic<unsigned> references;  ///< the last launch of a graph lets go on its stream's thread
 };
 
 struct Graph {
@@ -94,6 +95,22 @@ std::shared_ptr<Graph> kept_graph(CUgraph handle);
 void forget_graph(CUgraph handle);
 
 void release_user_object(UserObject* object, unsigned count);
+
+/// References to the user objects of a graph and of its child graphs, as what is made of the graph
+/// and is being launched has them ("CUDA User Objects" of the programming guide).
+class UserObjects {
+ public:
+  void add(const Graph& graph);
+  /// Gives a graph the same references.
+  void copy_to(Graph* graph) const;
+  UserObjects() = default;
+  ~UserObjects();
+  UserObjects(const UserObjects&) = delete;
+  UserObjects& operator=(const UserObjects&) = delete;
+
+ private:
+  std::map<UserObject*, unsigned> counts_;
+};
 
 inline CUgraph handle_of(Graph* graph) { return reinterpret_cast<CUgraph>(graph); }
 inline CUgraphNode handle_of(GraphNode* node) { return reinterpret_cast<CUgraphNode>(node); }

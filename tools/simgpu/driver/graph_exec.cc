@@ -56,8 +56,11 @@ bool unfold(const Graph& graph, const std::vector<std::size_t>& base, GraphPlan*
 // One launch of a plan.
 class GraphRun final : public Operation {
  public:
-  GraphRun(std::shared_ptr<const GraphPlan> plan, std::vector<CompletionPtr> events)
-      : plan_(std::move(plan)), events_(std::move(events)) {}
+  GraphRun(std::shared_ptr<const GraphPlan> plan, std::shared_ptr<UserObjects> user_objects,
+           std::vector<CompletionPtr> events)
+      : plan_(std::move(plan)),
+        user_objects_(std::move(user_objects)),
+        events_(std::move(events)) {}
   // Whoever waits for an event of a launch that an error kept from running goes on.
   ~GraphRun() override {
     for (std::size_t i = 0; i < events_.size(); ++i) {
@@ -112,7 +115,8 @@ class GraphRun final : public Operation {
   }
 
   std::shared_ptr<const GraphPlan> plan_;
-  std::vector<CompletionPtr> events_;  // by step; of event nodes only
+  std::shared_ptr<UserObjects> user_objects_;  // kept while it runs
+  std::vector<CompletionPtr> events_;          // by step; of event nodes only
 };
 
 // What event nodes of this launch finish or wait for: recording takes effect at the launch, in
@@ -216,6 +220,7 @@ CUresult instantiate(const Graph& graph, std::uint64_t flags, GraphExec** made,
   }
   auto* const exec = new GraphExec;
   exec->plan = std::move(plan);
+  exec->user_objects->add(graph);
   exec->flags = flags;
   living().insert(exec);
   *made = exec;
@@ -296,17 +301,19 @@ CUresult launch_graph(CUgraphExec handle, CUstream stream_handle, bool per_threa
     NodeWork work;
     work.type = CU_GRAPH_NODE_TYPE_GRAPH;
     work.child = graph_of(*plan);
+    exec->user_objects->copy_to(work.child.get());
     return capture_work(stream, std::move(work));
   }
   const CompletionPtr last = exec->last;
   const std::uint64_t flags = exec->flags;
+  const std::shared_ptr<UserObjects> user_objects = exec->user_objects;
   lock.unlock();
   CUresult result = settle_allocations(*plan, flags, last);
   if (result != CUDA_SUCCESS) return result;
   stream->wait_for(last);
   CompletionPtr done;
-  result = submit(stream_handle, per_thread, std::make_unique<GraphRun>(plan, bind_events(*plan)),
-                  &done);
+  result = submit(stream_handle, per_thread,
+                  std::make_unique<GraphRun>(plan, user_objects, bind_events(*plan)), &done);
   lock.lock();
   exec = find_exec(handle);
   if (exec != nullptr && result == CUDA_SUCCESS) exec->last = std::move(done);

@@ -27,6 +27,7 @@ std::shared_ptr<Graph> graph_of(const GraphPlan& plan);
 /// A CUgraphExec is the address of one.
 struct GraphExec {
   std::shared_ptr<const GraphPlan> plan;  ///< replaced, not changed, by updates
+  std::shared_ptr<UserObjects> user_objects = std::make_shared<UserObjects>();
   std::uint64_t flags = 0;
   CompletionPtr last;  ///< launches of one executable graph run one after the other
 };

@@ -4,7 +4,10 @@
 #include <cstring>
 
 #include "shim/chunk_hash.h"
+#include "tools/simgpu/driver/context.h"
 #include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/operation.h"
+#include "tools/simgpu/driver/process_kernel.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -36,7 +39,8 @@ struct HashParameters {
   std::uint64_t in, bytes, key, out, differs;
 };
 
-CUresult hash_chunk(int device, const ptx::LaunchConfig& config, std::uint64_t* moved) {
+CUresult hash_chunk(const RunScope& scope, const ptx::LaunchConfig& config, NativeTime* time) {
+  const int device = scope.context->device;
   HashParameters parameters;
   if (config.parameters.size() != sizeof parameters) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(&parameters, config.parameters.data(), sizeof parameters);
@@ -70,7 +74,7 @@ CUresult hash_chunk(int device, const ptx::LaunchConfig& config, std::uint64_t* 
       return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
   }
-  *moved = bytes + blocks * chunk_hash::kOutBytes;
+  time->bytes = bytes + blocks * chunk_hash::kOutBytes;
   if (differs_address == 0) return CUDA_SUCCESS;
   const std::uint32_t one = 1;
   const bool told = copy(device, differs_address + offsetof(chunk_hash::Repeat, first), nullptr,
@@ -80,13 +84,41 @@ CUresult hash_chunk(int device, const ptx::LaunchConfig& config, std::uint64_t* 
   return told ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+std::byte* memory_of(int device, std::uint64_t address, std::uint64_t* contiguous) {
+  const Addresses& addresses = driver()->addresses;
+  if (addresses.in_arena(address)) return addresses.translate(device, address, contiguous);
+  const auto range = addresses.find(address);
+  if (!range) return nullptr;
+  *contiguous = range->base + range->bytes - address;
+  return reinterpret_cast<std::byte*>(address);
+}
+
+CUresult run_body(const RunScope& scope, const ptx::LaunchConfig& config, NativeTime* time) {
+  ProcessKernelParameters parameters;
+  if (config.parameters.size() != sizeof parameters) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(&parameters, config.parameters.data(), sizeof parameters);
+  const ProcessKernelScope given{
+      sizeof given,
+      scope.context->device,
+      scope.start_ns,
+      &memory_of,
+      [] { return !is_ready(); },
+      [](int device, bool leaves, std::uint64_t bytes, std::uint64_t earliest) {
+        const Direction direction = leaves ? Direction::kToHost : Direction::kToDevice;
+        return driver()->machine->book_transfer(device, direction, bytes, earliest);
+      }};
+  return parameters.body(given, parameters.state, &time->waited_ns);
+}
+
 }  // namespace
 
 const NativeKernel* native_kernel(const std::vector<std::string>& sources) {
   static constexpr NativeKernel kHash{&hash_chunk};
+  static constexpr NativeKernel kProcess{&run_body};
+  if (sources.size() != 1) return nullptr;
   // A text may end with the NUL that it came with.
-  return sources.size() == 1 && std::strcmp(sources[0].c_str(), chunk_hash::kPtx) == 0 ? &kHash
-                                                                                       : nullptr;
+  if (std::strcmp(sources[0].c_str(), chunk_hash::kPtx) == 0) return &kHash;
+  return std::strcmp(sources[0].c_str(), kProcessKernelPtx) == 0 ? &kProcess : nullptr;
 }
 
 }  // namespace plexrl::simgpu

@@ -9,13 +9,21 @@
 
 namespace plexrl::simgpu {
 
-/// A kernel that this host runs as a function instead of by its PTX, because a program waits for so
-/// much of it that interpreting would be the measurement. It is known by its whole PTX text: who
-/// changes that gets what the text says.
+struct RunScope;
+
+/// By what a native kernel's time is modelled: device memory is all that it waits for.
+struct NativeTime {
+  std::uint64_t bytes = 0;      ///< that it moves in device memory
+  std::uint64_t waited_ns = 0;  ///< device time until which it waited for other devices
+};
+
+/// A kernel that this host runs as a function instead of by its PTX: because a program waits for so
+/// much of it that interpreting would be the measurement (the pager's hash), or because it is more
+/// than PTX can say (process_kernel.h). It is known by its whole PTX text: who changes that gets
+/// what the text says.
 struct NativeKernel {
-  /// Does what the kernel does with these parameters. `*bytes` is what it moves in device memory,
-  /// by which its time is modelled.
-  CUresult (*run)(int device, const ptx::LaunchConfig& config, std::uint64_t* bytes);
+  /// Does what the kernel does with these parameters.
+  CUresult (*run)(const RunScope& scope, const ptx::LaunchConfig& config, NativeTime* time);
 };
 
 /// The native form of the kernels of a module that was loaded from these texts; null: none.

@@ -216,15 +216,15 @@ CUresult CallOperation::run(const RunScope& scope, std::uint64_t* end_ns) {
   return result;
 }
 
-/// Device memory is all that such a kernel waits for.
 CUresult KernelOperation::run_native(const RunScope& scope, std::uint64_t* end_ns) {
   Pace pace(scope);
   const Spec& spec = driver()->machine->spec();
   const int device = scope.context->device;
-  std::uint64_t bytes = 0;
-  const CUresult result = native_->run(device, config_, &bytes);
-  *end_ns = scope.start_ns + static_cast<std::uint64_t>(kLaunchNs * spec.slow) +
-            modelled_ns(static_cast<double>(bytes), spec.hbm_bytes_per_s);
+  NativeTime time;
+  const CUresult result = native_->run(scope, config_, &time);
+  *end_ns = std::max(scope.start_ns, time.waited_ns) +
+            static_cast<std::uint64_t>(kLaunchNs * spec.slow) +
+            modelled_ns(static_cast<double>(time.bytes), spec.hbm_bytes_per_s);
   pace.settle(*end_ns);
   driver()->machine->counters(device).kernels.fetch_add(1, std::memory_order_relaxed);
   pace.finish("kernel", ptx::info(*kernel_).name, 0, *end_ns);

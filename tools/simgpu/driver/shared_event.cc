@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "tools/simgpu/driver/process_start.h"
 
@@ -129,7 +130,8 @@ void remove_shared_events(const std::string& folder) {
   DIR* const entries = opendir(folder.c_str());
   if (entries == nullptr) return;
   while (const dirent* entry = readdir(entries)) {
-    if (std::strncmp(entry->d_name, kPrefix, sizeof kPrefix - 1) == 0)
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(kPrefix) || name.starts_with(kCommunicatorPrefix))
       unlink((folder + "/" + entry->d_name).c_str());
   }
   closedir(entries);

@@ -53,7 +53,10 @@ class SharedEvent {
   Words* words_ = nullptr;
 };
 
-/// Removes what killed makers left in the folder.
+/// How the files are called by which the ranks of a communicator meet (tools/simgpu/nccl).
+inline constexpr char kCommunicatorPrefix[] = "nccl-";
+
+/// Removes what killed makers left in the folder, of events and of communicators.
 void remove_shared_events(const std::string& folder);
 
 }  // namespace plexrl::simgpu
