@@ -64,6 +64,11 @@ namespace plexrl::shim {
 //     Around the driver's call of `gate` and `host` rows. Where enter returns an error the driver
 //     is not called, leave is not called, and the job gets that error.
 //
+//   bool is_outside(uint64_t address, uint64_t bytes) noexcept;
+//     A copy or fill (interpose/reach.h) is about to touch that: true where the job has no memory
+//     at `address` or less than `bytes`, and would reach what is not its own to touch. The driver
+//     is not called, and the job gets INVALID_VALUE.
+//
 //   CUresult count_enter(const interpose::CountedCall&) noexcept;
 //   void     count_leave(const interpose::CountedCall&, uint64_t key, CUresult result) noexcept;
 //     The same around `took` rows. `key` names what was taken (pointer or handle); 0 unless result

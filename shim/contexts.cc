@@ -56,4 +56,9 @@ std::optional<Contexts::Known> current_context() noexcept {
   return known;
 }
 
+bool has_no_usable_context() noexcept {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status) != CUDA_SUCCESS;
+}
+
 }  // namespace plexrl::shim

@@ -49,4 +49,8 @@ Contexts& contexts();
 /// The current context of this thread and its device, as the driver says; nothing is noted.
 std::optional<Contexts::Known> current_context() noexcept;
 
+/// Whether there is no current context, or one whose every call answers with an error of earlier
+/// work: then any call is the driver's to answer. Submits nothing and disturbs no capture.
+bool has_no_usable_context() noexcept;
+
 }  // namespace plexrl::shim

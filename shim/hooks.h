@@ -19,6 +19,9 @@ PLEXRL_HOT CUresult gate_enter(const interpose::GateCall& call) noexcept {
 
 PLEXRL_HOT void gate_leave(const interpose::GateCall&, CUresult) noexcept { gate.leave(); }
 
+/// Defined in job_view.cc.
+bool is_outside(std::uint64_t address, std::uint64_t bytes) noexcept;
+
 PLEXRL_HOT CUresult host_enter(const interpose::HostCall&) noexcept {
   gate.enter_host();
   return CUDA_SUCCESS;

@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "shim/contexts.h"
+#include "shim/hooks.h"
 #include "shim/process.h"
+#include "shim/suballocator.h"
 
 namespace plexrl::shim {
 namespace {
@@ -37,11 +40,25 @@ std::uint64_t read_promise() noexcept {
   return end != text && bytes >= 1 && bytes < 0x1p63 ? static_cast<std::uint64_t>(bytes) : kNothing;
 }
 
+constexpr std::uint64_t rounded_up(std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t kUnit = Suballocator::kAlignment;
+  return (bytes + kUnit - 1) / kUnit * kUnit;
+}
+
 }  // namespace
 
 std::uint64_t as_the_job_knows(std::uint64_t address) {
   constexpr std::uint64_t kNowhere = 8;
   return Process::started() != nullptr && ranges().reserves(address) ? kNowhere : address;
+}
+
+bool is_outside(std::uint64_t address, std::uint64_t bytes) noexcept {
+  Process* const process = Process::started();
+  if (process == nullptr) return false;
+  const auto found = process->find(address);
+  const std::uint64_t end = found ? found->start + rounded_up(found->bytes) : 0;
+  if (found ? bytes <= end - address : !ranges().reserves(address)) return false;
+  return !has_no_usable_context();
 }
 
 std::uint64_t promise_from_environment() noexcept {

@@ -13,4 +13,8 @@ std::uint64_t promise_from_environment() noexcept;
 /// addresses that it knows and the job does not; for those, one that nobody knows.
 std::uint64_t as_the_job_knows(std::uint64_t address);
 
+// bool is_outside(address, bytes), the wrappers' hook (hooks.h), is defined here, too. Small
+// allocations lie in blocks that the driver takes for one allocation: it would let a copy that
+// reaches beyond one of them write into the next. What an allocation was rounded up to is its own.
+
 }  // namespace plexrl::shim

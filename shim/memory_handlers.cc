@@ -3,6 +3,8 @@
 
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "shim/activity.h"
+#include "shim/contexts.h"
 #include "shim/counted.h"
 #include "shim/gate.h"
 #include "shim/guarded.h"
@@ -121,11 +123,17 @@ CUresult allocate_by_driver(Process& process, CUdevice device, CUdeviceptr* out,
   return result;
 }
 
-/// Whether every call in the current context answers with an error of earlier work: then it has no
-/// memory to give. cuStreamIsCapturing tells such errors, submits nothing and disturbs no capture.
-bool has_failed() {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status) != CUDA_SUCCESS;
+/// The driver takes no cuMemAlloc and no cuMemFree from a thread whose mode forbids them while a
+/// capture is in progress, and ends the capture ("unsafe" calls, reference of
+/// cuThreadExchangeStreamCaptureMode). Ours need nothing of the sort, so the driver is asked: for
+/// an event without work, a query is as unsafe, and waits for nothing.
+CUresult refusal_in_capture() {
+  if (!activity().is_capturing()) return CUDA_SUCCESS;
+  CUevent event = nullptr;
+  if (driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return CUDA_SUCCESS;
+  const CUresult answer = driver.cuEventQuery(event);
+  driver.cuEventDestroy_v2(event);
+  return answer == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : answer;
 }
 
 CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
@@ -135,9 +143,10 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
   // The driver knows the errors of bad arguments and of a missing context.
   if (process == nullptr || out == nullptr || bytes == 0) return driver.cuMemAlloc_v2(out, bytes);
   const auto attached = process->devices.find(device);
-  if (!attached || !attached->has_vmm || has_failed()) {
+  if (!attached || !attached->has_vmm || has_no_usable_context()) {
     return allocate_by_driver(*process, device, out, bytes);
   }
+  if (const CUresult refusal = refusal_in_capture(); refusal != CUDA_SUCCESS) return refusal;
   std::uint64_t address = 0;
   const CUresult result = process->memory.allocate(device, context, bytes, &address);
   if (result == CUDA_SUCCESS) *out = address;
@@ -203,6 +212,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   return guarded([&] {
     if (Process* const process = Process::started()) {
+      if (process->find(dptr)) {
+        if (const CUresult refusal = refusal_in_capture(); refusal != CUDA_SUCCESS) return refusal;
+      }
       if (const auto result = process->memory.free(dptr)) return *result;
       if (const auto current = current_context()) {
         if (const auto result = process->pools.free_now(dptr, current->context)) return *result;

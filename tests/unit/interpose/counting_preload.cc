@@ -34,6 +34,7 @@ inline CUresult gate_enter(const GateCall& call) noexcept {
   return call.stream != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 inline void gate_leave(const GateCall&, CUresult) noexcept {}
+inline bool is_outside(uint64_t, uint64_t) noexcept { return false; }
 inline CUresult host_enter(const HostCall&) noexcept { return CUDA_SUCCESS; }
 inline void host_leave(const HostCall&, CUresult) noexcept {}
 template <typename Call>
