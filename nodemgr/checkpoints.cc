@@ -446,7 +446,7 @@ std::uint64_t Checkpoints::gang_now() const {
 }
 
 std::uint64_t Checkpoints::fixed_bytes(const Session& session, int gpu) const {
-  return node_.ledger.overhead(session.id, gpu) + node_.ledger.unpageable(session.id, gpu);
+  return node_.room_of(session, gpu) + node_.ledger.unpageable(session.id, gpu);
 }
 
 void Checkpoints::journal(const char* place) {

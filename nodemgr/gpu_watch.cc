@@ -114,8 +114,9 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   if (memory.overhead == before) return;
   std::uint64_t booked = node_.ledger.overhead(session.id, gpu);
   node_.ledger.measured(session.id, gpu, memory.overhead);
-  if (node_.ledger.overhead(session.id, gpu) == booked) return;
-  node_.journal_append(attach_record(node_, session, gpu));
+  if (node_.ledger.overhead(session.id, gpu) != booked) {
+    node_.journal_append(attach_record(node_, session, gpu));
+  }
   leases_.memory_changed(session, gpu);
 }
 

@@ -95,6 +95,17 @@ void Leases::note_gaps() {
 }
 
 void Leases::memory_event(const LeaseGang& gang, int gpu) {
+  const std::uint64_t bit = std::uint64_t{1} << gpu;
+  const std::uint64_t crowded = node_.ledger.holds_promises(gpu) ? 0 : bit;
+  if (crowded == (crowded_ & bit)) return tell_memory(gang, gpu);
+  crowded_ ^= bit;
+  tell_memory(gang, gpu);
+  for (const auto& [id, other] : gangs_) {
+    if (&other != &gang && (other.gpus & bit) != 0) tell_memory(other, gpu);
+  }
+}
+
+void Leases::tell_memory(const LeaseGang& gang, int gpu) {
   policy::MemoryChanged event;
   event.gang = gang.id;
   event.gpu = gpu;
@@ -109,7 +120,7 @@ void Leases::memory_event(const LeaseGang& gang, int gpu) {
     // What is checkpointed needs room with the next lease, as what has been evicted does.
     std::int64_t& rest = session.away ? event.pageable_bytes : event.fixed_bytes;
     rest += static_cast<std::int64_t>(node_.ledger.unpageable(session.id, gpu) +
-                                      node_.ledger.overhead(session.id, gpu));
+                                      node_.room_of(session, gpu));
   });
   events_.push_back(event);
 }

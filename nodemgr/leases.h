@@ -145,6 +145,7 @@ class Leases {
   void describe(const LeaseGang& gang);
   void note_gaps(LeaseGang& gang);
   void memory_event(const LeaseGang& gang, int gpu);
+  void tell_memory(const LeaseGang& gang, int gpu);
   void update_wants(LeaseGang& gang);
   static void remember_want(Session& session, const wire::WantLease& want);
   void update_activity(LeaseGang& gang, std::chrono::nanoseconds at);
@@ -186,6 +187,7 @@ class Leases {
   std::uint64_t counter_ = 0;  ///< of grants, in this generation
   SwitchLog switches_;
   PagingLog paging_;
+  std::uint64_t crowded_ = 0;  ///< GPUs with more processes than the promises foresee, as last told
   bool stepping_ = false;
   std::function<void()> after_step_;
   std::uint64_t frozen_ = 0;  ///< GPUs

@@ -235,6 +235,12 @@ bool Ledger::leaves_promises_good(const Gpu& gpu, int index, JobKey job, std::ui
   return true;
 }
 
+bool Ledger::holds_promises(int gpu_index) const {
+  auto gpu = gpus_.find(gpu_index);
+  if (gpu == gpus_.end()) return true;
+  return leaves_promises_good(gpu->second, gpu_index, JobKey{0}, 0);
+}
+
 bool Ledger::charge(SessionKey session, int gpu_index, std::uint64_t bytes, bool unpageable) {
   auto gpu = gpus_.find(gpu_index);
   if (gpu == gpus_.end()) return false;

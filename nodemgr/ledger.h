@@ -78,6 +78,9 @@ class Ledger {
   std::uint64_t unpageable(SessionKey session, int gpu) const;
   std::uint64_t overhead(SessionKey session, int gpu) const;
   std::uint64_t usable(int gpu) const;
+  /// Whether every job fits on the GPU with what is booked for processes. Not so where more of them
+  /// came than was foreseen.
+  bool holds_promises(int gpu) const;
   std::uint64_t host_budget() const { return host_budget_; }
   /// Of host memory, what the promises need when all are full.
   std::uint64_t host_needed() const;

@@ -55,6 +55,10 @@ std::uint64_t Node::accounted(const Session& session, int gpu) const {
   return memory.resident + unpageable - std::min(managed, unpageable);
 }
 
+std::uint64_t Node::room_of(const Session& session, int gpu) const {
+  return ledger.holds_promises(gpu) ? ledger.overhead(session.id, gpu) : overhead_of(session, gpu);
+}
+
 void Node::journal_append(const JournalRecord& record) {
   if (journal == nullptr) return;
   absl::Status status = journal->append(record);

@@ -202,6 +202,10 @@ struct Node {
   /// Of what the driver shows for the process, the bytes that are charged: resident or unpageable.
   /// Not managed memory: where it lies is the driver's business.
   std::uint64_t accounted(const Session& session, int gpu) const;
+  /// How much of the GPU it counts with when others want room: what is set aside for it; on a GPU
+  /// with more processes than the promises foresee what it takes, or a neighbour might wait for
+  /// ever beside free memory.
+  std::uint64_t room_of(const Session& session, int gpu) const;
   int find_gpu(const wire::GpuUuid& uuid) const;  ///< −1: not of this node
   std::uint64_t all_gpus() const;                 ///< mask
 

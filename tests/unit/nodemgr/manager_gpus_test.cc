@@ -81,6 +81,31 @@ TEST_F(GpusTest, WhatAProcessTakesBesideItsChargesIsMeasured) {
   EXPECT_EQ(gpu()["used_by_plexrl_bytes"], 100 * kMiB + kContext);
 }
 
+// More processes than anybody foresaw when the promises were made: 64 MiB are set aside for each,
+// and with the neighbour's promise that is more than the GPU has.
+TEST_F(GpusTest, WhoWaitsForRoomIsHeldUpByWhatOthersTakeAndNotByWhatIsSetAside) {
+  FakeJob many = admit(100 * kMiB, "many"), large = admit(700 * kMiB, "large");
+  std::vector<FakeProcess> processes;
+  std::vector<GpuUse::Process> shown;
+  for (int i = 0; i < 5; ++i) {
+    processes.push_back(join(many));
+    FakeProcess& process = processes.back();
+    process.peer.send(Type::kAttachGpu, wire::AttachGpu{FakeGpus::uuid(0), 1 << 30, 0});
+    pump();
+    process.peer.expect<wire::Attached>(Type::kAttached);
+    shown.push_back({process.peer.pid(), kContext});
+  }
+  FakeProcess one = join_with(large, {0}, 700 * kMiB);
+  one.peer.send(Type::kWantLease, wire::WantLease{1, 0}, 0);
+  pump();
+  EXPECT_FALSE(one.peer.next()) << "granted without room";
+  show(shown);
+  look_twice();
+  std::optional<Packet> packet;
+  pump_until_readable(one.peer, packet);
+  EXPECT_EQ(packet->type, Type::kGrant);
+}
+
 TEST_F(GpusTest, WhatGrowsBesideTheChargesIsNamedApart) {
   FakeJob job = admit(100 * kMiB);
   FakeProcess process = join_and_back(job, 100 * kMiB);
