@@ -1,5 +1,6 @@
 #include "clustermgr/cluster.h"
 
+#include "clustermgr/unix_time.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
@@ -14,12 +15,6 @@ using nodemgr::LogLevel;
 constexpr char kClusterKey[] = "cluster";
 constexpr char kNodePrefix[] = "node/";
 
-std::int64_t unix_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 Change change_of(const cluster::v1::NodeRecord& record) {
   return {kNodePrefix + record.name(), record.SerializeAsString()};
 }
@@ -27,8 +22,8 @@ Change change_of(const cluster::v1::NodeRecord& record) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Cluster>> Cluster::open(Store& store, Metrics& metrics,
-                                                       NodesConfig nodes) {
-  std::unique_ptr<Cluster> cluster(new Cluster(store, metrics, nodes));
+                                                       ClusterConfig config) {
+  std::unique_ptr<Cluster> cluster(new Cluster(store, metrics, std::move(config)));
   const absl::StatusOr<std::optional<std::string>> stored = store.get(kClusterKey);
   if (!stored.ok()) return stored.status();
   cluster::v1::ClusterRecord record;
@@ -63,30 +58,37 @@ absl::Status Cluster::restore() {
     }
     nodes_.remember(std::move(record), now());
   }
-  return absl::OkStatus();
+  return restore_placements();
 }
 
 absl::Status Cluster::report(const cluster::v1::ReportNodeRequest& report) {
   absl::Status status = Nodes::check(report);
   if (!status.ok()) return status;
-  const std::lock_guard one(reporting_);
-  Nodes::Outcome outcome;
-  bool is_back = false;
-  {
-    const std::lock_guard lock(mu_);
-    outcome = nodes_.outcome_of(report);
-    const auto known = nodes_.all().find(report.node());
-    is_back = known == nodes_.all().end() || known->second.lost;
-  }
-  if (outcome.changes) {
-    const Change changes[] = {change_of(outcome.record)};
+  const std::lock_guard one(changing_);
+  Nodes::Outcome outcome = nodes_.outcome_of(report);
+  const auto known = nodes_.all().find(report.node());
+  const bool is_back = known == nodes_.all().end() || known->second.lost;
+  std::vector<Change> changes;
+  if (outcome.changes) changes.push_back(change_of(outcome.record));
+  std::vector<cluster::v1::JobRecord> news;
+  add_news(report, news, changes);
+  if (!changes.empty()) {
     status = write(changes);
     if (!status.ok()) return status;
   }
   if (is_back)
     nodemgr::log_line(LogLevel::kInfo, "nodes", cat("joined node='", report.node(), "'"));
-  const std::lock_guard lock(mu_);
-  nodes_.accept(report, std::move(outcome.record), now(), unix_ns());
+  is_queue_due_ |= outcome.changes || is_back || !news.empty();
+  Placements::Records over;
+  {
+    const std::lock_guard lock(mu_);
+    nodes_.accept(report, std::move(outcome.record), now(), unix_ns());
+    over = placements_.ended_by(report, unix_ns());
+  }
+  take_news(std::move(news));
+  // A failure is said and seen in readiness; the next report ends them again.
+  settle(over).IgnoreError();
+  run_queue();
   return absl::OkStatus();
 }
 
@@ -97,11 +99,15 @@ cluster::v1::ListNodesReply Cluster::nodes() const {
 
 void Cluster::tick() {
   try_again();
+  const std::lock_guard one(changing_);
   look_for_lost();
+  // What is usable of a GPU changes without an event.
+  constexpr int kLookAgain = 10;
+  is_queue_due_ |= ++ticks_ % kLookAgain == 0;
+  run_queue();
 }
 
 void Cluster::look_for_lost() {
-  const std::lock_guard one(reporting_);
   Nodes::Changed changed;
   std::vector<Change> changes;
   {
@@ -124,6 +130,7 @@ void Cluster::look_for_lost() {
   }
   // A failure is said and seen in readiness; after a restart the grace time begins again.
   if (!changes.empty()) write(changes).IgnoreError();
+  end_unwanted();
 }
 
 void Cluster::try_again() {

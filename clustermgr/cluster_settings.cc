@@ -15,6 +15,9 @@ using nodemgr::settings::Kind;
 using nodemgr::settings::Row;
 using nodemgr::settings::Values;
 
+/// Read by team_gpus.h.
+const std::string kOtherSections[] = {"team"};
+
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
       {"network.listen", Kind::kText, "0.0.0.0:7460", "where node managers and tools connect"},
@@ -28,6 +31,10 @@ const std::vector<Row>& rows() {
       {"nodes.lost_after", Kind::kDuration, "30s", "silent for so long a node is lost"},
       {"nodes.jobs_lost_after", Kind::kDuration, "5m",
        "and its jobs are, when it is not back after so long"},
+      {"placement.max_sharers", Kind::kCount, "5",
+       "jobs that take turns on the same GPUs, at most"},
+      {"placement.requester_lost_after", Kind::kDuration, "30s",
+       "a job that has not begun gives up its place when plexrl-run is silent for so long"},
       {"state_dir", Kind::kText, "/var/lib/plexrl", "what outlives the manager: DIR/cluster/",
        false},
       {"config", Kind::kText, "", "settings file; else /etc/plexrl/clustermgr.toml", false},
@@ -72,6 +79,14 @@ absl::Status check_together(const Values& values) {
                    "nodes.report_every ", values.text("nodes.report_every"),
                    ", or that less than 10ms");
   }
+  const std::uint64_t sharers = values.count("placement.max_sharers");
+  if (sharers < 1 || sharers > 64) {
+    return invalid("placement.max_sharers ", sharers, " is not between 1 and 64");
+  }
+  if (values.duration("placement.requester_lost_after") < std::chrono::milliseconds(100)) {
+    return invalid("placement.requester_lost_after ", values.text("placement.requester_lost_after"),
+                   " is less than 100ms");
+  }
   constexpr std::uint64_t kLeast = 64 << 10;
   constexpr std::uint64_t kMost = 64 << 20;
   const std::uint64_t message = values.bytes("network.max_message");
@@ -92,8 +107,8 @@ std::span<const Row> cluster_table() { return rows(); }
 
 absl::StatusOr<nodemgr::settings::Loaded> load_cluster_settings(int argc, const char* const* argv,
                                                                 const char* const* environment) {
-  absl::StatusOr<nodemgr::settings::Loaded> loaded =
-      nodemgr::settings::load(cluster_table(), {}, config_file, argc, argv, environment);
+  absl::StatusOr<nodemgr::settings::Loaded> loaded = nodemgr::settings::load(
+      cluster_table(), kOtherSections, config_file, argc, argv, environment);
   if (!loaded.ok()) return loaded.status();
   absl::Status status = check_together(loaded->values);
   if (!status.ok()) return status;

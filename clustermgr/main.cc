@@ -10,6 +10,7 @@
 #include "clustermgr/metrics.h"
 #include "clustermgr/server.h"
 #include "clustermgr/store.h"
+#include "clustermgr/team_gpus.h"
 #include "clustermgr/tls/verifier.h"
 #include "nodemgr/daemon_start.h"
 #include "nodemgr/log.h"
@@ -78,6 +79,9 @@ absl::StatusOr<ServerOptions> server_options(const Values& values, Metrics& metr
   options.max_message_bytes = values.bytes("network.max_message");
   options.max_threads = static_cast<int>(values.count("network.max_threads"));
   options.report_every = values.duration("nodes.report_every");
+  // Several times while its patience lasts.
+  options.ask_again = std::min<std::chrono::nanoseconds>(
+      std::chrono::seconds(1), values.duration("placement.requester_lost_after") / 5);
   if (values.is_on("network.insecure_loopback")) {
     log_line(LogLevel::kWarning, "tls",
              "no certificates are asked for: whoever can connect on this machine may do "
@@ -131,16 +135,28 @@ void serve(Cluster& cluster, Server& server, const sigset_t& signals, int argc, 
   server.stop();
 }
 
-absl::Status manage(const Values& values, const sigset_t& signals, int argc, char** argv) {
+ClusterConfig cluster_config(const Values& values, std::map<std::string, int> team_gpus) {
+  ClusterConfig config;
+  config.nodes = {values.duration("nodes.lost_after"), values.duration("nodes.jobs_lost_after")};
+  config.chooser.max_sharers = static_cast<int>(values.count("placement.max_sharers"));
+  config.chooser.team_gpus = std::move(team_gpus);
+  config.requester_lost_after = values.duration("placement.requester_lost_after");
+  return config;
+}
+
+absl::Status manage(const nodemgr::settings::Loaded& loaded, const sigset_t& signals, int argc,
+                    char** argv) {
+  const Values& values = loaded.values;
+  absl::StatusOr<std::map<std::string, int>> teams = read_team_gpus(loaded.file);
+  if (!teams.ok()) return teams.status();
   absl::StatusOr<std::unique_ptr<Metrics>> metrics = Metrics::serve(values.text("metrics.listen"));
   if (!metrics.ok()) return metrics.status();
   absl::StatusOr<ServerOptions> options = server_options(values, **metrics);
   if (!options.ok()) return options.status();
   absl::StatusOr<std::unique_ptr<Store>> store = open_store(values);
   if (!store.ok()) return store.status();
-  absl::StatusOr<std::unique_ptr<Cluster>> cluster = Cluster::open(
-      **store, **metrics,
-      {values.duration("nodes.lost_after"), values.duration("nodes.jobs_lost_after")});
+  absl::StatusOr<std::unique_ptr<Cluster>> cluster =
+      Cluster::open(**store, **metrics, cluster_config(values, *std::move(teams)));
   if (!cluster.ok()) return cluster.status();
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::start(*std::move(options), **cluster, **metrics);
@@ -165,6 +181,8 @@ int run(int argc, char** argv) {
         nodemgr::invalid("unexpected argument '", loaded->line.arguments.front(), "'"));
   }
   if (loaded->values.is_on("check_config")) {
+    const absl::Status teams = read_team_gpus(loaded->file).status();
+    if (!teams.ok()) return say_usage(teams);
     std::printf("settings are good%s%s\n", loaded->file.empty() ? "" : ", file ",
                 loaded->file.c_str());
     return kDone;
@@ -173,7 +191,7 @@ int run(int argc, char** argv) {
   nodemgr::set_log_level(loaded->values.text("log"));
   const sigset_t signals = nodemgr::take_signals();
   nodemgr::raise_descriptor_limit();
-  const absl::Status status = manage(loaded->values, signals, argc, argv);
+  const absl::Status status = manage(*loaded, signals, argc, argv);
   if (status.ok()) return kDone;
   log_line(LogLevel::kError, "main", nodemgr::message_of(status));
   return kFailed;

@@ -145,7 +145,7 @@ Nodes::Changed Nodes::look(Instant now) {
       changed.lost.push_back(name);
     }
     if (node.lost && !node.record.jobs_lost() && node.record.jobs_size() > 0 &&
-        silent >= config_.lost_after + config_.jobs_lost_after) {
+        is_given_up(node, now)) {
       node.record.set_jobs_lost(true);
       changed.jobs_lost.push_back(name);
     }

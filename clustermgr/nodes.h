@@ -55,6 +55,10 @@ class Nodes {
     std::vector<std::string> lost, jobs_lost;
   };
   Changed look(Instant now);
+  /// Silent for so long that what ran there counts as lost.
+  bool is_given_up(const NodeView& node, Instant now) const {
+    return now - node.seen >= config_.lost_after + config_.jobs_lost_after;
+  }
 
   cluster::v1::ListNodesReply list(Instant now) const;
   const std::map<std::string, NodeView>& all() const { return nodes_; }

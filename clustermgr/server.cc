@@ -38,10 +38,10 @@ const char* name_of(grpc::StatusCode code) {
 
 class Service final : public cluster::v1::Cluster::Service {
  public:
-  Service(Gatekeeper gatekeeper, std::chrono::nanoseconds report_every, Cluster& cluster,
-          Metrics& metrics)
+  Service(Gatekeeper gatekeeper, const ServerOptions& options, Cluster& cluster, Metrics& metrics)
       : gatekeeper_(std::move(gatekeeper)),
-        report_every_(report_every),
+        report_every_(options.report_every),
+        ask_again_(options.ask_again),
         cluster_(cluster),
         metrics_(metrics) {}
 
@@ -91,6 +91,42 @@ class Service final : public cluster::v1::Cluster::Service {
     });
   }
 
+  grpc::Status PlaceJob(grpc::ServerContext* context, const cluster::v1::PlaceJobRequest* request,
+                        cluster::v1::PlaceJobReply* reply) override {
+    return answer("PlaceJob", *context, {Role::kUser, Role::kAdmin}, [&](const auto& caller) {
+      const std::string& user = request->job().user();
+      if (caller.role == Role::kUser && caller.name != user) {
+        return absl::PermissionDeniedError(
+            cat("the certificate is of ", tls::text_of(caller), ", and the job of user ", user,
+                ": use a certificate made with `plexrl-ctl tls init DIR --user ", user, "`"));
+      }
+      absl::StatusOr<cluster::v1::Placement> placement = cluster_.place(*request);
+      if (!placement.ok()) return placement.status();
+      *reply->mutable_placement() = *std::move(placement);
+      reply->set_ask_again_s(std::chrono::duration<double>(ask_again_).count());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status EndPlacement(grpc::ServerContext* context,
+                            const cluster::v1::EndPlacementRequest* request,
+                            cluster::v1::EndPlacementReply*) override {
+    return answer("EndPlacement", *context, {Role::kUser, Role::kAdmin}, [&](const auto& caller) {
+      return cluster_.end_placement(*request, caller.role == Role::kUser ? caller.name : "");
+    });
+  }
+
+  grpc::Status GetPlacement(grpc::ServerContext* context,
+                            const cluster::v1::GetPlacementRequest* request,
+                            cluster::v1::GetPlacementReply* reply) override {
+    return answer("GetPlacement", *context, {Role::kUser, Role::kAdmin}, [&](const tls::Identity&) {
+      absl::StatusOr<cluster::v1::Placement> placement = cluster_.placement(request->job());
+      if (!placement.ok()) return placement.status();
+      *reply->mutable_placement() = *std::move(placement);
+      return absl::OkStatus();
+    });
+  }
+
  private:
   /// Lets `work` answer if the caller has one of `roles`; absl's codes are gRPC's.
   template <typename Work>
@@ -104,7 +140,7 @@ class Service final : public cluster::v1::Cluster::Service {
   }
 
   Gatekeeper gatekeeper_;
-  const std::chrono::nanoseconds report_every_;
+  const std::chrono::nanoseconds report_every_, ask_again_;
   Cluster& cluster_;
   Metrics& metrics_;
 };
@@ -171,7 +207,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::start(ServerOptions options, Clu
   gpr_set_log_function(log_of_grpc);
   grpc::EnableDefaultHealthCheckService(true);
   auto server = std::make_unique<GrpcServer>(
-      std::make_unique<Service>(*std::move(gatekeeper), options.report_every, cluster, metrics));
+      std::make_unique<Service>(*std::move(gatekeeper), options, cluster, metrics));
   const absl::Status status = server->start(options);
   if (!status.ok()) return status;
   server->set_ready(cluster.status().not_ready_reason.empty());

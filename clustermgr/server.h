@@ -19,6 +19,7 @@ struct ServerOptions {
   std::size_t max_message_bytes = 4 << 20;
   int max_threads = 64;
   std::chrono::nanoseconds report_every{std::chrono::seconds(2)};  ///< what nodes are told
+  std::chrono::nanoseconds ask_again{std::chrono::seconds(1)};     ///< and who waits for a place
 };
 
 /// The gRPC side: proto/cluster.proto, gRPC's health service, and the check of every request's

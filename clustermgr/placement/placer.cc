@@ -13,6 +13,15 @@ constexpr double kClearlyTooMuch = 1.1;
 /// Slots per gang whose members' other slots are looked at too.
 constexpr std::size_t kMostNeighbours = 400;
 
+constexpr char kTooLarge[] = "the group would be too large";
+constexpr char kBeyondBound[] = "a member would be slowed down beyond its bound";
+
+/// Choices told of that even an even share of time rules out.
+constexpr std::size_t kMostHopeless = 4;
+
+/// What is told of slots that can't be joined; the last one is always among it.
+constexpr std::size_t kMostObstacles = 16;
+
 /// Choices looked at after the best so far, before it is taken.
 constexpr int kTryOn = 3;
 
@@ -66,7 +75,8 @@ void Placer::learn(const JobProfile& job) {
 /// of it while nothing is known.
 double Placer::load_of(JobId id, std::size_t gang) const {
   const JobShape& shape = predictor_.shape(id);
-  return shape.known ? shape.duty(gang) / predictor_.profile(id).max_slowdown : 1;
+  if (!shape.known && !config_.share_unprofiled) return 1;
+  return (shape.known ? shape.duty(gang) : 1) / predictor_.profile(id).max_slowdown;
 }
 
 double Placer::limit_of(JobId id) const {
@@ -83,40 +93,43 @@ double Placer::limit_of(JobId id) const {
   return limit;
 }
 
+/// Empty, or why a gang of the job can't join a slot of its size.
+std::string Placer::why_not_joinable(const JobProfile& job, std::size_t gang, SlotId id) const {
+  const Slot& slot = slots_.at(id);
+  if (slot.load + load_of(job.id, gang) > 1.0) return "slots of its size have no time left";
+  if (static_cast<int>(slot.members.size()) >= config_.max_sharers) {
+    return "slots of its size have their most sharers";
+  }
+  std::string why = slots_.obstacle(id, job.gangs[gang]);
+  if (!why.empty()) return why;
+  for (auto [member, index] : slot.members) {
+    const JobProfile& other = predictor_.profile(member);
+    if (names(job.apart_from, other.name) || names(other.apart_from, job.name)) {
+      return "must be apart from a job there";
+    }
+  }
+  return "";
+}
+
 /// Slots that a gang of the job may join, by how much of them is taken: the fullest that has room
 /// comes first.
 std::vector<int> Placer::joinable(const JobProfile& job, std::size_t gang_index,
-                                  std::string& obstacle) const {
+                                  std::vector<Obstacle>& obstacles) const {
   const GangProfile& gang = job.gangs[gang_index];
-  double load = load_of(job.id, gang_index);
   std::vector<std::pair<double, int>> found;
   const std::vector<Slot>& all = slots_.all();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Slot& slot = all[i];
     if (!slot.open || slot.gpus != gang.gpus || slot.pool != gang.pool) continue;
-    if (slot.load + load > 1.0) {
-      obstacle = "slots of its size have no time left";
-      continue;
+    const SlotId id{static_cast<std::uint32_t>(i)};
+    std::string why = why_not_joinable(job, gang_index, id);
+    if (why.empty()) {
+      found.emplace_back(-slot.load, static_cast<int>(i));
+    } else if (obstacles.size() < kMostObstacles) {
+      obstacles.push_back({id, std::move(why)});
+    } else {
+      obstacles.back() = {id, std::move(why)};
     }
-    if (static_cast<int>(slot.members.size()) >= config_.max_sharers) {
-      obstacle = "slots of its size have their most sharers";
-      continue;
-    }
-    std::string why = slots_.obstacle(SlotId{static_cast<std::uint32_t>(i)}, gang);
-    if (!why.empty()) {
-      obstacle = why;
-      continue;
-    }
-    bool apart = false;
-    for (auto [id, index] : slot.members) {
-      const JobProfile& other = predictor_.profile(id);
-      apart |= names(job.apart_from, other.name) || names(other.apart_from, job.name);
-    }
-    if (apart) {
-      obstacle = "must be apart from a job there";
-      continue;
-    }
-    found.emplace_back(-slot.load, static_cast<int>(i));
   }
   std::sort(found.begin(), found.end());
   std::vector<int> slots;
@@ -126,13 +139,16 @@ std::vector<int> Placer::joinable(const JobProfile& job, std::size_t gang_index,
 
 /// Combinations of slots for its gangs: those with the same neighbours in each, which interlock
 /// best, then the fullest and the emptiest ones with each other and with new slots.
-std::vector<Placer::Option> Placer::options_for(const JobProfile& job, std::string& obstacle) {
+std::vector<Placer::Option> Placer::options_for(const JobProfile& job,
+                                                std::vector<Obstacle>& obstacles) {
   const std::size_t gangs = job.gangs.size();
   std::vector<std::vector<int>> joinable_slots(gangs);
   std::vector<bool> can_open(gangs);
   for (std::size_t g = 0; g < gangs; ++g) {
     can_open[g] = slots_.can_open(job.gangs[g]);
-    if (predictor_.shape(job.id).known) joinable_slots[g] = joinable(job, g, obstacle);
+    if (predictor_.shape(job.id).known || (config_.share_unprofiled && !can_open[g])) {
+      joinable_slots[g] = joinable(job, g, obstacles);
+    }
   }
 
   std::vector<std::vector<bool>> is_joinable(gangs, std::vector<bool>(slots_.all().size()));
@@ -193,7 +209,6 @@ std::vector<Placer::Option> Placer::options_for(const JobProfile& job, std::stri
     for (std::size_t g = 0; g < gangs; ++g) possible &= slots[g] >= 0 || can_open[g];
     if (possible) options.push_back({slots, 0});
   }
-  if (options.empty() && obstacle.empty()) obstacle = "too few free GPUs";
   return options;
 }
 
@@ -276,7 +291,7 @@ Choice Placer::judge(const JobProfile& job, const Option& option, int& replays_l
   bool too_large = false;
   group = group_with(job, option.slots, too_large);
   if (too_large) {
-    choice.refused = "the group would be too large";
+    choice.refused = kTooLarge;
     return choice;
   }
   if (const Prediction* known = predictor_.cached(group)) {
@@ -293,7 +308,7 @@ Choice Placer::judge(const JobProfile& job, const Option& option, int& replays_l
   choice.replayed = result.replayed;
   choice.cost = cost_of(job, option.slots, group, result);
   if (!acceptable(group, result, choice.worst_slowdown)) {
-    choice.refused = "a member would be slowed down beyond its bound";
+    choice.refused = kBeyondBound;
   }
   return choice;
 }
@@ -308,18 +323,31 @@ PlaceDecision Placer::place(const JobProfile& job) {
                         {"used_gpus", static_cast<double>(team_used_[job.team])}};
     return decision;
   }
-  std::string obstacle;
-  std::vector<Option> options = options_for(job, obstacle);
+  std::vector<Option> options = options_for(job, decision.obstacles);
+  std::string obstacle = !decision.obstacles.empty() ? decision.obstacles.back().why
+                         : options.empty()           ? "too few free GPUs"
+                                                     : "";
   // What each would cost if members only had to share time.
   std::vector<Option> possible;
   for (Option& option : options) {
     bool too_large = false;
     Group group = group_with(job, option.slots, too_large);
-    if (too_large) continue;
-    Prediction least = predictor_.estimate_load(group);
+    const char* hopeless = too_large ? kTooLarge : nullptr;
     double worst = 0;
-    if (!acceptable(group, least, worst) && worst > kClearlyTooMuch) continue;
-    option.optimistic = cost_of(job, option.slots, group, least);
+    if (!too_large) {
+      const Prediction least = predictor_.estimate_load(group);
+      if (!acceptable(group, least, worst) && worst > kClearlyTooMuch) hopeless = kBeyondBound;
+      option.optimistic = cost_of(job, option.slots, group, least);
+    }
+    if (hopeless != nullptr) {
+      obstacle = hopeless;
+      if (decision.choices.size() >= kMostHopeless) continue;
+      decision.choices.push_back({.slots = option.slots,
+                                  .cost = option.optimistic,
+                                  .worst_slowdown = worst,
+                                  .refused = hopeless});
+      continue;
+    }
     option.opened_gpus = opened_gpus(job, option.slots);
     option.in_turns = holds_in_turns(group);
     possible.push_back(std::move(option));
@@ -370,34 +398,63 @@ PlaceDecision Placer::place(const JobProfile& job) {
 
 void Placer::commit(const JobProfile& job, const Choice& choice, const Group& group,
                     const Prediction& prediction, PlaceDecision& decision) {
-  Placed& placed = placed_[job.id];
+  std::vector<SlotId> slots;
   for (std::size_t g = 0; g < job.gangs.size(); ++g) {
-    SlotId slot{};
     if (choice.slots[g] >= 0) {
-      slot = SlotId{static_cast<std::uint32_t>(choice.slots[g])};
+      slots.push_back(SlotId{static_cast<std::uint32_t>(choice.slots[g])});
     } else {
-      slot = slots_.open(job.gangs[g]);
-      decision.opened.push_back(slot);
+      slots.push_back(slots_.open(job.gangs[g]));
+      decision.opened.push_back(slots.back());
     }
-    double load = load_of(job.id, g);
-    slots_.join(slot, job.id, static_cast<int>(g), job.gangs[g], load);
-    placed.slots.push_back(slot);
-    placed.loads.push_back(load);
   }
+  occupy(job, slots);
   for (std::size_t i = 0; i < group.jobs.size(); ++i) {
     placed_.at(group.jobs[i]).predicted = prediction.slowdown[i];
   }
-  team_used_[job.team] += gpus_of(job);
   decision.placed = true;
-  decision.slots = placed.slots;
-  decision.reason = group.jobs.size() > 1            ? "shares: least marginal cost"
-                    : predictor_.shape(job.id).known ? "on its own: no cheaper place"
-                                                     : "no history: profiled on its own";
+  decision.slots = std::move(slots);
+  const bool known = predictor_.shape(job.id).known;
+  decision.reason =
+      group.jobs.size() > 1
+          ? (known ? "shares: least marginal cost" : "no history, no free GPUs: shares")
+          : (known ? "on its own: no cheaper place" : "no history: profiled on its own");
   decision.figures.push_back({"marginal_cost", choice.cost});
   decision.figures.push_back({"predicted_slowdown", prediction.slowdown[0]});
   decision.figures.push_back({"group_jobs", static_cast<double>(group.jobs.size())});
   decision.figures.push_back({"opened_gpus", static_cast<double>(opened_gpus(job, choice.slots))});
   decision.figures.push_back({"replayed", choice.replayed ? 1.0 : 0.0});
+}
+
+void Placer::occupy(const JobProfile& job, const std::vector<SlotId>& slots) {
+  Placed& placed = placed_[job.id];
+  for (std::size_t g = 0; g < job.gangs.size(); ++g) {
+    const double load = load_of(job.id, g);
+    slots_.join(slots[g], job.id, static_cast<int>(g), job.gangs[g], load);
+    placed.loads.push_back(load);
+  }
+  placed.slots = slots;
+  team_used_[job.team] += gpus_of(job);
+}
+
+void Placer::start_over() {
+  slots_ = Slots();
+  placed_.clear();
+  team_used_.clear();
+}
+
+void Placer::adopt(const JobProfile& job, const std::vector<SlotId>& slots) {
+  predictor_.learn(job);
+  occupy(job, slots);
+  std::vector<int> numbers;
+  for (const SlotId slot : slots) numbers.push_back(static_cast<int>(slot));
+  bool too_large = false;
+  const Group group = group_with(job, numbers, too_large);
+  if (too_large) return;  // nobody joins it either, so nobody asks what they are predicted
+  const Prediction* const replayed = predictor_.cached(group);
+  const Prediction prediction = replayed != nullptr ? *replayed : predictor_.estimate(group);
+  for (std::size_t i = 0; i < group.jobs.size(); ++i) {
+    placed_.at(group.jobs[i]).predicted = prediction.slowdown[i];
+  }
 }
 
 void Placer::remove(JobId id) {

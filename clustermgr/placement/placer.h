@@ -21,6 +21,9 @@ struct PlacerConfig {
   int max_group = 5;    ///< jobs that share directly or through others
   int candidates = 12;  ///< slots looked at closely, per gang
   int replays = 12;     ///< that one decision may make; 0: only what is remembered or estimated
+  /// A job without history, or one beside it, may share where no GPUs are free and everybody there
+  /// accepts one that never lets go. False: it waits for GPUs of its own.
+  bool share_unprofiled = false;
   std::map<std::string, int> team_gpus;  ///< quota; a team that is not named has none
 };
 
@@ -33,13 +36,20 @@ struct Choice {
   std::string refused;  ///< empty: it was possible
 };
 
+/// Why one slot of its size could not even be considered.
+struct Obstacle {
+  SlotId slot{};
+  std::string why;
+};
+
 struct PlaceDecision {
   bool placed = false;
   std::vector<SlotId> slots;  ///< by gang
   std::vector<SlotId> opened;
   std::string reason;
   std::vector<Figure> figures;
-  std::vector<Choice> choices;  ///< cheapest first
+  std::vector<Choice> choices;      ///< as they were looked at
+  std::vector<Obstacle> obstacles;  ///< at most 16
 };
 
 /// Chooses slots for jobs as they come. A placed job stays where it is until it leaves.
@@ -56,6 +66,12 @@ class Placer {
 
   PlaceDecision place(const JobProfile& job);
   void remove(JobId job);
+
+  /// For a service whose nodes and jobs come and go without it: forgets nodes, slots and who is
+  /// where. What was learned and predicted of jobs stays.
+  void start_over();
+  /// A job that runs in these slots, one for each gang, whether or not it would be placed there.
+  void adopt(const JobProfile& job, const std::vector<SlotId>& slots);
   /// Newer records of a placed job; its promises stay. Others are ignored.
   void learn(const JobProfile& job);
 
@@ -79,8 +95,11 @@ class Placer {
     bool in_turns = false;  ///< every bound holds if each takes every slot once a round, in turn
   };
 
-  std::vector<Option> options_for(const JobProfile& job, std::string& obstacle);
-  std::vector<int> joinable(const JobProfile& job, std::size_t gang, std::string& obstacle) const;
+  std::vector<Option> options_for(const JobProfile& job, std::vector<Obstacle>& obstacles);
+  std::vector<int> joinable(const JobProfile& job, std::size_t gang,
+                            std::vector<Obstacle>& obstacles) const;
+  std::string why_not_joinable(const JobProfile& job, std::size_t gang, SlotId slot) const;
+  void occupy(const JobProfile& job, const std::vector<SlotId>& slots);
   Group group_with(const JobProfile& job, const std::vector<int>& slots, bool& too_large) const;
   double limit_of(JobId id) const;
   double load_of(JobId id, std::size_t gang) const;

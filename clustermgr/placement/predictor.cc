@@ -52,6 +52,7 @@ double slowdown(const std::vector<Instant>& together, const std::vector<Instant>
 
 void Predictor::learn(JobProfile profile) {
   Known& known = known_[profile.id];
+  if (known.version != 0 && known.profile == profile) return;
   known.profile = std::move(profile);
   known.shape = shape_of(known.profile);
   std::vector<const std::vector<Burst>*> bursts;
@@ -60,6 +61,14 @@ void Predictor::learn(JobProfile profile) {
   known.version = ++versions_;
   known.alone.clear();
   known.alone_until = Instant{0};
+}
+
+void Predictor::set_machine(std::int64_t usable_hbm_bytes, const MoveModel& moves) {
+  if (config_.usable_hbm_bytes == usable_hbm_bytes && config_.moves == moves) return;
+  config_.usable_hbm_bytes = usable_hbm_bytes;
+  config_.moves = moves;
+  cache_.clear();
+  for (auto& [id, known] : known_) known.alone_until = Instant{0};
 }
 
 void Predictor::forget(JobId job) { known_.erase(job); }

@@ -45,9 +45,12 @@ class Predictor {
  public:
   explicit Predictor(PredictorConfig config) : config_(std::move(config)) {}
 
-  /// New or changed profile. Predictions of groups with this job are made again when asked for.
+  /// New or changed profile. Where it differs, predictions of groups with this job are made again
+  /// when asked for.
   void learn(JobProfile profile);
   void forget(JobId job);
+  /// What a switch takes, from now on; where that is something else, replays are made again.
+  void set_machine(std::int64_t usable_hbm_bytes, const MoveModel& moves);
   const JobProfile& profile(JobId job) const { return known_.at(job).profile; }
   const JobShape& shape(JobId job) const { return known_.at(job).shape; }
 

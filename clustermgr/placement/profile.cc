@@ -26,6 +26,29 @@ double waited_s(const GangProfile& gang, Instant from, Instant to) {
   return sum;
 }
 
+/// From what its gangs have been like on the whole; the one with the longest round paces the job.
+JobShape usual_shape(const JobProfile& job) {
+  JobShape shape;
+  shape.gangs.resize(job.gangs.size());
+  for (const GangProfile& gang : job.gangs) {
+    if (!gang.usual) return shape;
+    const double round = seconds(gang.usual->burst + gang.usual->gap);
+    if (round <= shape.period_s) continue;
+    shape.period_s = round;
+    shape.period_cv = gang.usual->cv;
+  }
+  if (shape.period_s <= 0) return shape;
+  for (std::size_t g = 0; g < job.gangs.size(); ++g) {
+    const UsualRound& usual = *job.gangs[g].usual;
+    const double round = seconds(usual.burst + usual.gap);
+    shape.gangs[g].bursts = round > 0 ? shape.period_s / round : 0;
+    shape.gangs[g].work_s = shape.gangs[g].bursts * seconds(usual.burst);
+    shape.gangs[g].longest_s = seconds(usual.burst);
+  }
+  shape.known = true;
+  return shape;
+}
+
 }  // namespace
 
 JobShape shape_of(const JobProfile& job) {
@@ -33,7 +56,7 @@ JobShape shape_of(const JobProfile& job) {
   shape.gangs.resize(job.gangs.size());
   if (job.gangs.empty()) return shape;
   const std::vector<Burst>& pacing = job.gangs[pacing_gang(job)].bursts;
-  if (pacing.size() < 2) return shape;
+  if (pacing.size() < 2) return usual_shape(job);
   Instant from = pacing.front().wanted;
   Instant to = pacing.back().wanted;
   if (to <= from) return shape;

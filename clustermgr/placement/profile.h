@@ -26,6 +26,7 @@ struct JobShape {
   double duty(std::size_t gang) const { return period_s > 0 ? gangs[gang].work_s / period_s : 1.0; }
 };
 
+/// From recorded bursts; where there are too few, from what its gangs have been like on the whole.
 JobShape shape_of(const JobProfile& job);
 
 /// For how many rounds two jobs keep their lag, if their periods differ and jitter: phases drift

@@ -37,7 +37,7 @@ std::vector<std::pair<NodeId, int>> Slots::find_parts(const GangProfile& gang) c
   return missing <= 0 ? whole : std::vector<std::pair<NodeId, int>>{};
 }
 
-SlotId Slots::open(const GangProfile& gang) {
+SlotId Slots::open_at(const std::string& pool, std::vector<std::pair<NodeId, int>> parts) {
   SlotId id{};
   if (closed_.empty()) {
     id = SlotId{static_cast<std::uint32_t>(slots_.size())};
@@ -50,11 +50,13 @@ SlotId Slots::open(const GangProfile& gang) {
   Slot& slot = slots_[static_cast<std::size_t>(id)];
   slot = Slot{};
   figures_[static_cast<std::size_t>(id)] = Figures{};
-  slot.pool = gang.pool;
-  slot.gpus = gang.gpus;
-  slot.parts = find_parts(gang);
+  slot.pool = pool;
+  slot.parts = std::move(parts);
   slot.open = true;
-  for (auto [node, gpus] : slot.parts) nodes_.at(node).free -= gpus;
+  for (auto [node, gpus] : slot.parts) {
+    nodes_.at(node).free -= gpus;
+    slot.gpus += gpus;
+  }
   open_gpus_ += slot.gpus;
   return id;
 }

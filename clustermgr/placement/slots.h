@@ -43,8 +43,12 @@ class Slots {
   /// A slot over free GPUs for this gang: on the node with the least room that is enough, or over
   /// the fewest whole nodes. False when there is none.
   bool can_open(const GangProfile& gang) const { return !find_parts(gang).empty(); }
+  /// Where `open` would open it, GPUs by node; empty: nowhere.
+  std::vector<std::pair<NodeId, int>> find_parts(const GangProfile& gang) const;
   /// Opens it. can_open must hold.
-  SlotId open(const GangProfile& gang);
+  SlotId open(const GangProfile& gang) { return open_at(gang.pool, find_parts(gang)); }
+  /// A slot over these GPUs, free by our count or not.
+  SlotId open_at(const std::string& pool, std::vector<std::pair<NodeId, int>> parts);
   void close(SlotId slot);
 
   void join(SlotId slot, JobId job, int gang, const GangProfile& profile, double load);
@@ -74,7 +78,6 @@ class Slots {
     int exclusive = 0;
     std::vector<std::int64_t> promises;
   };
-  std::vector<std::pair<NodeId, int>> find_parts(const GangProfile& gang) const;
 
   std::map<NodeId, Node> nodes_;
   std::vector<Slot> slots_;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,17 @@ struct Burst {
   Instant wanted{0};  ///< first submission
   Instant ended{0};   ///< everything submitted had finished
   Duration work{0};   ///< time in between in which the gang had its lease and ran
+
+  bool operator==(const Burst&) const = default;
+};
+
+/// What a gang has been like on the whole: all that is known of it where its bursts are not.
+struct UsualRound {
+  Duration burst{0};  ///< mean
+  Duration gap{0};    ///< mean, to the next burst
+  double cv = 0;      ///< coefficient of variation of burst and gap together
+
+  bool operator==(const UsualRound&) const = default;
 };
 
 /// What a node manager has learned of one gang.
@@ -45,6 +57,9 @@ struct GangProfile {
   std::int64_t hbm_bytes = 0;    ///< promise per GPU; it can be paged out
   std::int64_t fixed_bytes = 0;  ///< per GPU, always there (contexts, driver-owned memory)
   std::vector<Burst> bursts;     ///< recent ones, oldest first, not overlapping
+  std::optional<UsualRound> usual;  ///< for an estimate where there are too few bursts
+
+  bool operator==(const GangProfile&) const = default;
 };
 
 /// A job as placement sees it: its gangs and what was recorded of them. Nothing of its future.
@@ -55,6 +70,8 @@ struct JobProfile {
   double max_slowdown = 1.5;  ///< predicted step time over step time alone must not exceed it
   std::vector<std::string> apart_from;  ///< names of jobs that must not share a slot with it
   std::vector<GangProfile> gangs;
+
+  bool operator==(const JobProfile&) const = default;
 };
 
 }  // namespace plexrl::clustermgr::placement

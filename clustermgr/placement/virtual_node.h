@@ -21,6 +21,8 @@ struct MoveModel {
   Duration in_fixed{0};   ///< added to every load
   Duration drain{std::chrono::milliseconds(1)};
   bool at_once = true;  ///< a load begins while others still leave; false: when they have left
+
+  bool operator==(const MoveModel&) const = default;
 };
 
 /// A gang on a virtual node.

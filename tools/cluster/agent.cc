@@ -25,7 +25,7 @@ using nodemgr::log_line;
 using nodemgr::LogLevel;
 using Seconds = std::chrono::duration<double>;
 
-constexpr Seconds kLongestWait = 30s;
+constexpr Seconds kLongestWait = 10s;
 constexpr auto kCallPatience = 10s;
 
 /// What one round came to.
@@ -46,7 +46,7 @@ Round report_once(const AgentOptions& options, v1::Cluster::Stub& stub) {
   return {status, std::max(kLeast, Seconds(reply.report_every_s()))};
 }
 
-/// Waits grow from a second to half a minute, spread so that nodes do not come all at once.
+/// Waits grow from a second to ten, spread so that nodes do not come all at once.
 class Backoff {
  public:
   Seconds next() {

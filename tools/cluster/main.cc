@@ -11,10 +11,15 @@
 #include "tools/cli/exit_status.h"
 #include "tools/cluster/agent.h"
 #include "tools/cluster/manager_channel.h"
+#include "tools/cluster/place.h"
 #include "tools/cluster/verbs.h"
 
 namespace plexrl::cluster_tool {
 namespace {
+
+struct PlaceLists {
+  std::vector<std::string> apart_from, only_gpus;
+};
 
 std::string value_of(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread yet
@@ -60,6 +65,26 @@ CLI::App* declare_agent(CLI::App& app, AgentOptions& agent) {
   return verb;
 }
 
+/// For plexrl-run, which starts it.
+CLI::App* declare_place(CLI::App& app, PlaceOptions& place, PlaceLists& lists) {
+  CLI::App* const verb = app.add_subcommand("place", "gets a job its place");
+  verb->group("");
+  cluster::v1::JobRequest& job = place.job;
+  verb->add_option_function<std::string>("--name", [&](const auto& name) { job.set_name(name); });
+  verb->add_option_function<std::string>("--team", [&](const auto& team) { job.set_team(team); });
+  verb->add_option_function<int>("--gpus", [&](const auto& gpus) { job.set_gpus(gpus); });
+  verb->add_option_function<int>("--nodes", [&](const auto& nodes) { job.set_nodes(nodes); });
+  verb->add_option_function<std::uint64_t>("--memory-bytes",
+                                           [&](const auto& it) { job.set_memory_bytes(it); });
+  verb->add_option_function<double>("--max-slowdown",
+                                    [&](const auto& ratio) { job.set_max_slowdown(ratio); });
+  verb->add_flag_callback("--no-wait", [&] { job.set_no_wait(true); });
+  verb->add_option("--apart-from", lists.apart_from)->allow_extra_args(false);
+  verb->add_option("--only-gpu", lists.only_gpus)->allow_extra_args(false);
+  verb->add_option("--admin-socket", place.admin_sockets)->allow_extra_args(false);
+  return verb;
+}
+
 int run(int argc, char** argv) {
   // Its own lines on stderr say less than ours.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): one thread yet
@@ -79,6 +104,15 @@ int run(int argc, char** argv) {
   CLI::App* const nodes = cluster->add_subcommand("nodes", "every node that ever joined");
   AgentOptions agent;
   CLI::App* const agent_verb = declare_agent(app, agent);
+  PlaceOptions place;
+  PlaceLists lists;
+  CLI::App* const place_verb = declare_place(app, place, lists);
+  CLI::App* const placement = app.add_subcommand("placement", "where jobs were placed");
+  placement->require_subcommand(1);
+  CLI::App* const explain =
+      placement->add_subcommand("explain", "where a job was placed, and why there or not yet");
+  std::string job;
+  explain->add_option("JOB", job, "its id, the beginning of one, or its name")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -94,6 +128,13 @@ int run(int argc, char** argv) {
     agent.manager = manager;
     return run_agent(agent);
   }
+  if (place_verb->parsed()) {
+    place.manager = manager;
+    place.job.mutable_apart_from()->Assign(lists.apart_from.begin(), lists.apart_from.end());
+    place.job.mutable_only_gpus()->Assign(lists.only_gpus.begin(), lists.only_gpus.end());
+    return get_place(std::move(place));
+  }
+  if (explain->parsed()) return finish(explain_placement(manager, job, json));
   if (nodes->parsed()) return finish(show_nodes(manager, json));
   if (status->parsed()) return finish(show_status(manager, json));
   return complain(cli::kUsage, "no verb given");

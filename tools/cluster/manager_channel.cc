@@ -54,6 +54,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> open_channel(const ManagerAddress
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Without it channels of one process to one address share a connection, and its certificate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Whoever calls waits between tries by itself; one that finds the connection down shall try it.
+  constexpr int kReconnectMs = 250;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
   return grpc::CreateCustomChannel(text_of(*host_port), credentials, arguments);
 }
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "nodemgr/settings/cat.h"
-#include "proto/cluster.grpc.pb.h"
 #include "tools/cli/format.h"
 #include "tools/cli/table.h"
+#include "tools/cluster/manager_call.h"
 
 namespace plexrl::cluster_tool {
 namespace {
@@ -16,25 +16,6 @@ using Json = nlohmann::ordered_json;
 using nodemgr::cat;
 
 constexpr int kSchema = 1;
-/// A manager that takes connections and does not answer.
-constexpr std::chrono::seconds kPatience(60);
-
-template <typename Request, typename Reply>
-using Call = grpc::Status (v1::Cluster::Stub::*)(grpc::ClientContext*, const Request&, Reply*);
-
-template <typename Request, typename Reply>
-absl::StatusOr<Reply> ask(const ManagerAddress& manager, Call<Request, Reply> call,
-                          const Request& request) {
-  const auto channel = open_channel(manager);
-  if (!channel.ok()) return channel.status();
-  const auto stub = v1::Cluster::NewStub(*channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  Reply reply;
-  absl::Status status = as_status((stub.get()->*call)(&context, request, &reply), manager);
-  if (!status.ok()) return status;
-  return reply;
-}
 
 Json null_if_empty(const std::string& text) { return text.empty() ? Json() : Json(text); }
 

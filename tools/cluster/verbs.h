@@ -12,4 +12,8 @@ namespace plexrl::cluster_tool {
 
 [[nodiscard]] absl::StatusOr<std::string> show_nodes(const ManagerAddress& manager, bool json);
 
+/// `job`: an id, the beginning of one, or a name.
+[[nodiscard]] absl::StatusOr<std::string> explain_placement(const ManagerAddress& manager,
+                                                            const std::string& job, bool json);
+
 }  // namespace plexrl::cluster_tool

@@ -93,6 +93,7 @@ int run_cluster_client(int argc, char** argv);
 
 constexpr Group kGroups[] = {
     {"cluster", "a whole cluster: status, nodes", run_cluster_client},
+    {"placement", "of a cluster's jobs: explain JOB", run_cluster_client},
     {"tls", "certificates of a cluster: init DIR", run_tls},
 };
 

@@ -11,6 +11,7 @@
 
 #include "tools/cli/installation.h"
 #include "tools/run/admission.h"
+#include "tools/run/cluster_place.h"
 #include "tools/run/exit_status.h"
 #include "tools/run/group_witness.h"
 #include "tools/run/heir.h"
@@ -97,12 +98,17 @@ std::optional<int> make_plan(const Options& options, Plan& plan) {
   }
   auto run_unshared = [&](const std::string& why) -> std::optional<int> {
     if (options.require) return fail(kPlexrlFailed, "--require: " + why);
+    // Others are placed by what the cluster manager knows of its GPUs.
+    if (!options.cluster.empty()) {
+      return fail(kPlexrlFailed, "--cluster: the job can't share: " + why);
+    }
     if (!why.empty()) say("running unshared: " + why);
     leave_job(plan.env);
     return std::nullopt;
   };
   if (is_on(plan.env, "PLEXRL_DISABLE")) {
-    return run_unshared(options.require ? "PLEXRL_DISABLE=1 is set" : "");
+    const bool must_share = options.require || !options.cluster.empty();
+    return run_unshared(must_share ? "PLEXRL_DISABLE=1 is set" : "");
   }
 
   const Target target = inspect_target(options.command[0], plan.env.get("PATH"));
@@ -124,12 +130,22 @@ std::optional<int> make_plan(const Options& options, Plan& plan) {
       return absl::IsFailedPrecondition(may_join) ? fail(kPlexrlFailed, why) : run_unshared(why);
     }
   } else {
+    std::optional<ClusterPlace> place;
+    if (!options.cluster.empty()) {
+      auto found = ClusterPlace::ask(options, installation, plan.env, say);
+      if (!found.ok()) return fail(kPlexrlFailed, std::string(found.status().message()));
+      place.emplace(*std::move(found));
+    }
     auto admission = get_admitted(options, installation, plan.env, say);
     if (absl::IsResourceExhausted(admission.status())) {
       return fail(kPlexrlFailed, "refused: " + std::string(admission.status().message()));
     }
     if (!admission.ok()) return run_unshared(std::string(admission.status().message()));
     describe_job(options, *admission, plan.env);
+    if (place) {
+      place->started(plan.env.get("PLEXRL_JOB_ID"));
+      plan.env.set("CUDA_VISIBLE_DEVICES", place->gpus());
+    }
     plan.admission.emplace(std::move(*admission));
   }
   preload(plan.env, installation.library);

@@ -27,8 +27,7 @@ PLEXRL_EXPORT, PLEXRL_EVICT, PLEXRL_DISABLE=1 (run the command without sharing),
 /// Options as text, before they are checked.
 struct RawOptions {
   std::string priority, memory, max_slowdown, max_wait, simgpu;
-  std::string evict = "page", export_kind = "job", cluster;
-  int gpus = 0, nodes = 0;
+  std::string evict = "page", export_kind = "job";
 };
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -44,12 +43,25 @@ bool read_priority(const std::string& text, int* priority) {
 
 Stop usage(const std::string& error) { return {kPlexrlFailed, "", error}; }
 
-// Options whose parts are not built yet are named instead of being ignored.
-std::optional<std::string> unbuilt(const RawOptions& raw) {
-  if (!raw.cluster.empty()) return "--cluster: placing jobs over several nodes is not built yet";
-  if (raw.nodes != 0) return "--nodes: jobs over several nodes are not built yet";
-  if (raw.gpus != 0) {
-    return "--gpus: choosing a number of GPUs is not built yet; set CUDA_VISIBLE_DEVICES instead";
+/// What is wrong with the options about a cluster together with the others, if anything.
+std::optional<std::string> check_cluster(const CLI::App& app, const Options& options) {
+  if (options.cluster.empty()) {
+    for (const char* name : {"--gpus", "--nodes", "--apart-from"}) {
+      if (app.count(name) == 0) continue;
+      return std::string(name) +
+             ": is for jobs that a cluster manager places: give --cluster HOST:PORT too" +
+             (name == std::string("--gpus") ? ", or set CUDA_VISIBLE_DEVICES instead" : "");
+    }
+    return std::nullopt;
+  }
+  if (options.join) return "--join and --cluster: the job around it has its place already";
+  if (options.gpus < 1 || options.gpus > wire::kMaxGpus) {
+    return "--gpus " + std::to_string(options.gpus) + ": give a number from 1 to " +
+           std::to_string(wire::kMaxGpus);
+  }
+  if (options.nodes != 1) {
+    return "--nodes " + std::to_string(options.nodes) +
+           ": jobs over several nodes can't be placed yet: give 1";
   }
   return std::nullopt;
 }
@@ -75,7 +87,8 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
                  "limit)")
       ->type_name("RATIO");
   app.add_flag("--no-wait", options.no_wait,
-               "fail instead of waiting when the memory can't be promised now");
+               "fail instead of waiting when the memory can't be promised now (with --cluster: or "
+               "there is no place)");
   app.add_option("--evict", raw.evict,
                  "how the job leaves HBM: page (default), all but its contexts; checkpoint, these "
                  "too when it has been idle for long and others need the room")
@@ -91,10 +104,18 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
                "--simgpu=name=a,gpus=2,memory=1GiB");
   app.add_flag("--require", options.require, "fail (125) instead of running unshared");
   app.add_flag("--join", options.join, "inside a job: be part of it instead of a job of its own");
-  // Known, so that they are refused by name; not shown (the empty group) until they are built.
-  app.add_option("--cluster", raw.cluster)->group("");
-  app.add_option("--gpus", raw.gpus)->group("");
-  app.add_option("--nodes", raw.nodes)->group("");
+  app.add_option("--cluster", options.cluster,
+                 "the cluster manager that chooses node and GPUs; the job runs if they are of this "
+                 "machine")
+      ->type_name("HOST:PORT");
+  app.add_option("--gpus", options.gpus, "with --cluster: how many GPUs it gets (default: 1)")
+      ->type_name("N");
+  app.add_option("--nodes", options.nodes, "with --cluster: over how many nodes (only 1 yet)")
+      ->type_name("M");
+  app.add_option("--apart-from", options.apart_from,
+                 "with --cluster: a job of yours that it must not share GPUs with; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
 }
 
 // CLI11 doesn't know that a command follows the options.
@@ -212,7 +233,7 @@ std::variant<Options, Stop> parse_options(int argc, const char* const* argv, con
     return usage("unknown option " + option + cli::did_you_mean(option, long_options(app)));
   }
   if (options.command.empty()) return usage("no command given; try plexrl-run --help");
-  if (const auto missing = unbuilt(raw)) return usage(*missing);
+  if (const auto wrong = check_cluster(app, options)) return usage(*wrong);
   if (app.count("--simgpu") > 0) options.simgpu = raw.simgpu == "true" ? "" : raw.simgpu;
   if (const auto complaint = convert(raw, options)) return usage(*complaint);
   return options;

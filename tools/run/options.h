@@ -23,8 +23,12 @@ struct Options {
   bool join = false;
   bool exports_are_real = false;
   bool may_be_checkpointed = false;
-  std::optional<std::string> simgpu;  ///< the specification; set but empty: a default device
-  std::vector<std::string> command;   ///< never empty
+  std::string cluster;  ///< HOST:PORT of the cluster manager that places it; or empty
+  int gpus = 1;         ///< on each of its nodes; with `cluster`
+  int nodes = 1;        ///< likewise
+  std::vector<std::string> apart_from;  ///< likewise: names of jobs that it must not share with
+  std::optional<std::string> simgpu;    ///< the specification; set but empty: a default device
+  std::vector<std::string> command;     ///< never empty
 };
 
 /// An answer that ends the program: text for stdout (help, version) or a complaint for stderr.

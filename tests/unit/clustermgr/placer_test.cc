@@ -202,5 +202,83 @@ TEST(Slots, GangBiggerThanANodeTakesWholeNodes) {
   EXPECT_EQ(slots.free_gpus("train"), 24);
 }
 
+/// One of which only the figures are known.
+JobProfile usual_job(std::uint64_t id, double burst_s, double gap_s) {
+  JobProfile profile;
+  profile.id = JobId{id};
+  profile.name = "usual" + std::to_string(id);
+  profile.max_slowdown = 1e9;
+  GangProfile& gang = profile.gangs.emplace_back();
+  gang.pool = "train";
+  if (burst_s > 0) gang.usual = UsualRound{from_seconds(burst_s), from_seconds(gap_s), 0.1};
+  return profile;
+}
+
+TEST(Placer, FiguresWithoutBurstsAreEnoughForAnEstimate) {
+  PlacerConfig config = phases();
+  config.slowdown_price = 1;
+  Placer placer(config);
+  add_nodes(placer, "train", 1, 1);
+  ASSERT_TRUE(placer.place(usual_job(1, 10, 90)).placed);
+  const PlaceDecision second = placer.place(usual_job(2, 10, 90));
+  ASSERT_TRUE(second.placed);
+  EXPECT_EQ(second.reason, "shares: least marginal cost");
+  EXPECT_FALSE(second.choices.at(0).replayed);
+
+  Placer busy(config);
+  add_nodes(busy, "train", 1, 1);
+  ASSERT_TRUE(busy.place(usual_job(1, 90, 10)).placed);
+  EXPECT_EQ(busy.place(usual_job(2, 90, 10)).reason, "on its own: no cheaper place");
+}
+
+TEST(Placer, WithoutHistoryItSharesOnlyWhereNoGpusAreFreeAndAllAcceptIt) {
+  PlacerConfig config = phases();
+  config.share_unprofiled = true;
+  Placer placer(config);
+  NodeInfo node;
+  node.pool = "train";
+  node.gpus = 1;
+  node.tier_bytes = 1000 * kGb;
+  placer.nodes().add_node(node);
+  ASSERT_EQ(placer.place(usual_job(1, 0, 0)).reason, "no history: profiled on its own");
+  ASSERT_EQ(placer.place(usual_job(2, 0, 0)).reason, "no history, no free GPUs: shares");
+  JobProfile careful = usual_job(3, 0, 0);
+  careful.max_slowdown = 2;
+  const PlaceDecision third = placer.place(careful);
+  EXPECT_FALSE(third.placed);
+  EXPECT_EQ(third.reason, "a member would be slowed down beyond its bound");
+}
+
+TEST(Placer, WhatRunsSomewhereIsAdoptedThere) {
+  Placer placer(phases());
+  add_nodes(placer, "train", 2, 1);
+  const SlotId slot = placer.nodes().open_at("train", {{NodeId{2}, 1}});
+  placer.adopt(usual_job(1, 10, 90), {slot});
+  EXPECT_EQ(placer.nodes().free_gpus("train"), 15);
+  const PlaceDecision second = placer.place(usual_job(2, 10, 90));
+  ASSERT_TRUE(second.placed);
+  EXPECT_EQ(second.slots.at(0), slot);
+
+  placer.start_over();
+  EXPECT_EQ(placer.jobs(), 0);
+  EXPECT_FALSE(placer.place(usual_job(2, 10, 90)).placed);
+  add_nodes(placer, "train", 1, 1);
+  EXPECT_TRUE(placer.place(usual_job(2, 10, 90)).placed);
+}
+
+TEST(Placer, ReplaysOutliveAFreshStart) {
+  Cluster c;
+  ASSERT_TRUE(c.placer.place(job(1, 50, 50)).placed);
+  const std::vector<SlotId> slots = c.placer.place(job(2, 50, 50)).slots;
+  const auto replays = c.placer.predictor().replays();
+  ASSERT_GT(replays, 0);
+  c.placer.start_over();
+  add_nodes(c.placer, "rollout", 4, 1);
+  add_nodes(c.placer, "train", 4, 100);
+  ASSERT_TRUE(c.placer.place(job(1, 50, 50)).placed);
+  EXPECT_EQ(c.placer.place(job(2, 50, 50)).slots, slots);
+  EXPECT_EQ(c.placer.predictor().replays(), replays);
+}
+
 }  // namespace
 }  // namespace plexrl::clustermgr::placement

@@ -13,8 +13,10 @@ def functions(nm, path, kinds):
     found = {}
     for line in out.splitlines():
         parts = line.split(None, 3)
-        # An implicit destructor is inline: the compiler makes what suits each user of it.
-        if len(parts) == 4 and parts[2] in kinds and parts[3].startswith(NAMESPACE) and "::~" not in parts[3]:
+        # An implicit destructor is inline: the compiler makes what suits each user of it. So is a template of the standard
+        # library, which begins with the policy's name where it returns one of its types.
+        if (len(parts) == 4 and parts[2] in kinds and parts[3].startswith(NAMESPACE) and "::~" not in parts[3]
+                and " std::" not in parts[3].split("(")[0]):
             found.setdefault(parts[3], []).append(int(parts[1], 16))
     return {name: sorted(sizes) for name, sizes in found.items()}
 

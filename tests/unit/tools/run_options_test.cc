@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "tools/run/cluster_place.h"
 #include "tools/run/job_env.h"
 #include "tools/run/options.h"
 
@@ -146,6 +147,28 @@ TEST(JobEnv, ANameIsSetOnce) {
   env.set("A", "4");
   EXPECT_EQ(env.pointers().size(), 3u);  // B, A and the end
   EXPECT_STREQ(env.get("A"), "4");
+}
+
+TEST(RunOptions, WhatIsForAClusterNeedsOne) {
+  const Options placed = good({"--cluster", "head:7460", "--gpus", "2", "--apart-from", "a",
+                               "--apart-from", "b", "python"});
+  EXPECT_EQ(placed.cluster, "head:7460");
+  EXPECT_EQ(placed.gpus, 2);
+  EXPECT_THAT(placed.apart_from, ElementsAre("a", "b"));
+  EXPECT_THAT(placed.command, ElementsAre("python"));
+  EXPECT_EQ(good({"--cluster=head:7460", "python"}).gpus, 1);
+  EXPECT_THAT(error({"--gpus", "2", "python"}), HasSubstr("--cluster HOST:PORT"));
+  EXPECT_THAT(error({"--apart-from", "a", "python"}), HasSubstr("--cluster HOST:PORT"));
+  EXPECT_THAT(error({"--cluster", "h:1", "--gpus", "0", "python"}), HasSubstr("from 1 to 64"));
+  EXPECT_THAT(error({"--cluster", "h:1", "--join", "python"}), HasSubstr("--join and --cluster"));
+}
+
+TEST(ClusterPlace, ChoosesFromGpusThatAreNamedByUuidOnly) {
+  EXPECT_THAT(gpus_to_choose_from(nullptr).value(), ::testing::IsEmpty());
+  EXPECT_THAT(gpus_to_choose_from("GPU-1,GPU-2").value(), ElementsAre("GPU-1", "GPU-2"));
+  for (const char* bad : {"0", "", "GPU-1,1", "MIG-1", "-1"}) {
+    EXPECT_THAT(std::string(gpus_to_choose_from(bad).status().message()), HasSubstr("UUID")) << bad;
+  }
 }
 
 }  // namespace
