@@ -14,6 +14,7 @@
 #include "clustermgr/tls/verifier.h"
 #include "nodemgr/daemon_start.h"
 #include "nodemgr/log.h"
+#include "nodemgr/service_manager.h"
 #include "nodemgr/settings/cat.h"
 
 extern char** environ;
@@ -123,14 +124,17 @@ void reload(int argc, char** argv) {
 }
 
 void serve(Cluster& cluster, Server& server, const sigset_t& signals, int argc, char** argv) {
+  // Told to systemd at each tick; its unit has to allow more than one.
   constexpr timespec kTick = {1, 0};
   for (;;) {
     const int signal = ::sigtimedwait(&signals, nullptr, &kTick);
     if (signal == SIGHUP) reload(argc, argv);
     if (signal == SIGTERM || signal == SIGINT) break;
     cluster.tick();
+    nodemgr::tell_alive();
     server.set_ready(cluster.status().not_ready_reason.empty());
   }
+  nodemgr::tell_stopping();
   log_line(LogLevel::kInfo, "main", "stopping");
   server.stop();
 }
@@ -167,6 +171,7 @@ absl::Status manage(const nodemgr::settings::Loaded& loaded, const sigset_t& sig
                " cluster=", status.cluster_id, " generation=", status.generation));
   nodemgr::say_ready(values.text("ready_fd"),
                      cat("ready port=", (*server)->port(), " metrics=", (*metrics)->port()));
+  nodemgr::tell_ready(cat("port ", (*server)->port(), ", metrics ", (*metrics)->port()));
   serve(**cluster, **server, signals, argc, argv);
   return absl::OkStatus();
 }

@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "nodemgr/clock.h"
 #include "nodemgr/cluster_agent.h"
 #include "nodemgr/daemon_settings.h"
 #include "nodemgr/daemon_start.h"
 #include "nodemgr/gpu_probe.h"
 #include "nodemgr/log.h"
 #include "nodemgr/manager.h"
+#include "nodemgr/service_manager.h"
 #include "nodemgr/settings/cat.h"
 
 extern char** environ;
@@ -65,6 +67,14 @@ absl::Status reload(Manager& manager, int argc, char** argv) {
   return absl::OkStatus();
 }
 
+/// To systemd, for as long as it waits for it.
+void stay_alive(EventLoop& loop) {
+  const std::chrono::nanoseconds interval = alive_interval();
+  if (interval.count() == 0) return;
+  tell_alive();
+  loop.set_timer(kWatchdogTimer, boot_now() + interval, [&loop] { stay_alive(loop); });
+}
+
 int serve(Manager& manager, const sigset_t& signals, int argc, char** argv) {
   ScopedFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   bool stop = false;
@@ -79,7 +89,9 @@ int serve(Manager& manager, const sigset_t& signals, int argc, char** argv) {
     }
   });
   manager.set_on_reload([&] { return reload(manager, argc, argv); });
+  stay_alive(manager.loop());
   while (!stop && !manager.wants_to_end()) manager.run_once(std::chrono::nanoseconds(-1));
+  tell_stopping();
   log_line(LogLevel::kInfo, "main", stop ? "stopping" : "stopping, the last job has gone");
   return kDone;
 }
@@ -107,9 +119,12 @@ int run(int argc, char** argv) {
   ::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody learns how a helper ended
   raise_descriptor_limit();
 
+  absl::StatusOr<PassedSockets> sockets = take_passed_sockets();
+  if (!sockets.ok()) return say_usage(sockets.status());
   absl::StatusOr<std::unique_ptr<GpuProbe>> probe = open_nvml();
   absl::StatusOr<std::unique_ptr<Manager>> manager =
-      probe.ok() ? Manager::start(loaded->values, *std::move(probe)) : probe.status();
+      probe.ok() ? Manager::start(loaded->values, *std::move(probe), *std::move(sockets))
+                 : probe.status();
   if (!manager.ok()) {
     log_line(LogLevel::kError, "main", message_of(manager.status()));
     return kFailed;
@@ -122,6 +137,8 @@ int run(int argc, char** argv) {
   const ClusterAgent agent((*manager)->loop(), loaded->values, node.options.node,
                            (*manager)->admin_path());
   say_ready(loaded->values.text("ready_fd"), "ready");
+  tell_ready(cat(node.gpus.size(), node.gpus.size() == 1 ? " GPU" : " GPUs",
+                 node.simulated ? " (simulated), " : ", ", (*manager)->socket_path()));
   return serve(**manager, signals, argc, argv);
 }
 

@@ -80,19 +80,28 @@ std::uint64_t driver_reserve(GpuProbe& probe, int index, std::uint64_t total) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& values,
-                                                        std::unique_ptr<GpuProbe> probe) {
+                                                        std::unique_ptr<GpuProbe> probe,
+                                                        PassedSockets sockets) {
   std::unique_ptr<Manager> manager(new Manager);
   manager->started_ = boot_now();
   manager->probe_ = std::move(probe);
   manager->node_.options = options_from(values);
   manager->exit_when_idle_ = values.is_on("exit_when_idle");
-  manager->socket_path_ = values.is_set("socket") ? values.text("socket") : default_socket_path();
-  absl::Status status = prepare_socket_folder(manager->socket_path_);
+  absl::Status status;
+  if (sockets.any()) {
+    manager->socket_path_ = sockets.jobs.path;
+    manager->admin_path_ = sockets.admin.path;
+  } else {
+    manager->socket_path_ = values.is_set("socket") ? values.text("socket") : default_socket_path();
+    manager->admin_path_ =
+        std::filesystem::path(manager->socket_path_).replace_filename("admin.sock");
+    status = prepare_socket_folder(manager->socket_path_);
+  }
   if (status.ok()) status = manager->take_gpus(values);
   if (!status.ok()) return status;
   manager->start_parts(values);
   // Clients come last, when everything they may ask for is there.
-  status = manager->open_sockets();
+  status = manager->open_sockets(std::move(sockets));
   if (!status.ok()) return status;
   return manager;
 }
@@ -106,14 +115,10 @@ Manager::~Manager() {
     node_.trace->add(stop);
     node_.trace->flush();
   }
-  if (listener_.is_open()) {
+  if (owns_socket_files_) {
     ::unlink(socket_path_.c_str());
-    ::unlink(admin_path().c_str());
+    ::unlink(admin_path_.c_str());
   }
-}
-
-std::string Manager::admin_path() const {
-  return std::filesystem::path(socket_path_).replace_filename("admin.sock");
 }
 
 absl::Status Manager::take_gpus(const settings::Values& values) {
@@ -215,20 +220,26 @@ void Manager::start_parts(const settings::Values& values) {
   }
 }
 
-absl::Status Manager::open_sockets() {
-  bool is_system = ::getuid() == 0;
-  absl::StatusOr<ScopedFd> jobs = listen_at(socket_path_, SOCK_SEQPACKET, is_system ? 0666 : 0600);
-  if (!jobs.ok()) return jobs.status();
-  absl::StatusOr<ScopedFd> admin = listen_at(admin_path(), SOCK_STREAM, is_system ? 0660 : 0600);
-  if (!admin.ok()) {
-    ::unlink(socket_path_.c_str());
-    return admin.status();
+absl::Status Manager::open_sockets(PassedSockets sockets) {
+  if (!sockets.any()) {
+    const bool is_system = ::getuid() == 0;
+    absl::StatusOr<ScopedFd> jobs =
+        listen_at(socket_path_, SOCK_SEQPACKET, is_system ? 0666 : 0600);
+    if (!jobs.ok()) return jobs.status();
+    absl::StatusOr<ScopedFd> admin = listen_at(admin_path_, SOCK_STREAM, is_system ? 0660 : 0600);
+    if (!admin.ok()) {
+      ::unlink(socket_path_.c_str());
+      return admin.status();
+    }
+    if (is_system) give_to_group(admin_path_, "plexrl");
+    owns_socket_files_ = true;
+    sockets.jobs.fd = *std::move(jobs);
+    sockets.admin.fd = *std::move(admin);
   }
-  if (is_system) give_to_group(admin_path(), "plexrl");
-  listener_ = *std::move(jobs);
+  listener_ = std::move(sockets.jobs.fd);
   node_.loop.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
   admin_ = std::make_unique<AdminServer>(
-      node_.loop, *std::move(admin),
+      node_.loop, std::move(sockets.admin.fd),
       [this](const std::string& request) { return answer_admin(request); });
   return absl::OkStatus();
 }

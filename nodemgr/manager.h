@@ -15,6 +15,7 @@
 #include "nodemgr/jobs.h"
 #include "nodemgr/leases.h"
 #include "nodemgr/node.h"
+#include "nodemgr/service_manager.h"
 #include "nodemgr/sessions.h"
 
 namespace plexrl::nodemgr {
@@ -26,7 +27,7 @@ class Manager {
   /// Takes the GPUs (locks them), opens sockets, journal and trace. Errors: no GPU, a GPU or the
   /// socket is another manager's, a folder can't be had.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Manager>> start(
-      const settings::Values& values, std::unique_ptr<GpuProbe> probe);
+      const settings::Values& values, std::unique_ptr<GpuProbe> probe, PassedSockets sockets = {});
   ~Manager();
 
   /// Serves what is ready, waiting for it at most `longest` (negative: for ever). Returns how many
@@ -61,12 +62,12 @@ class Manager {
   const Node& node() const { return node_; }
   const Leases& leases() const { return *leases_; }
   const std::string& socket_path() const { return socket_path_; }
-  std::string admin_path() const;
+  const std::string& admin_path() const { return admin_path_; }
 
  private:
   Manager() = default;
   absl::Status take_gpus(const settings::Values& values);
-  absl::Status open_sockets();
+  absl::Status open_sockets(PassedSockets sockets);
   void start_parts(const settings::Values& values);
   void open_accounts();
   void size_chunks();
@@ -83,6 +84,8 @@ class Manager {
   std::unique_ptr<GpuProbe> probe_;
   std::vector<ScopedFd> gpu_locks_;
   std::string socket_path_;
+  std::string admin_path_;
+  bool owns_socket_files_ = false;
   ScopedFd listener_;
   std::list<Client> clients_;
   std::unique_ptr<Leases> leases_;

@@ -234,7 +234,8 @@ enum TimerId : int {
   kReplacedTimer,
   kCheckpointTimer,
   kHelperTimer,
-  kSlabTimer
+  kSlabTimer,
+  kWatchdogTimer
 };
 
 }  // namespace plexrl::nodemgr

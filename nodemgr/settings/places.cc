@@ -1,5 +1,6 @@
 #include "nodemgr/settings/places.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -17,6 +18,12 @@ std::string folder_in(const Env& env, const char* name) {
 
 std::string temporary_folder() { return cat("/tmp/plexrl-", ::getuid()); }
 
+/// The service's, which runs as a user of its own (tools/package).
+bool is_anothers(const char* folder) {
+  struct stat info {};
+  return ::stat(folder, &info) == 0 && info.st_uid != ::getuid();
+}
+
 }  // namespace
 
 Env process_env() {
@@ -32,7 +39,7 @@ std::string default_state_folder(const Env& env) {
   if (const std::string state = folder_in(env, "XDG_STATE_HOME"); !state.empty()) {
     return state + "/plexrl";
   }
-  if (::getuid() == 0) return kSystemState;
+  if (::getuid() == 0 && !is_anothers(kSystemState)) return kSystemState;
   const std::string home = folder_in(env, "HOME");
   return home.empty() ? temporary_folder() : home + "/.local/state/plexrl";
 }

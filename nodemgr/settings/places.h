@@ -21,8 +21,8 @@ inline constexpr char kSystemSocket[] = "/run/plexrl/nodemgr.sock";
 /// $XDG_RUNTIME_DIR/plexrl, or /tmp/plexrl-UID.
 std::string user_socket_folder(const Env& env);
 
-/// $XDG_STATE_HOME/plexrl; else for root /var/lib/plexrl, for others ~/.local/state/plexrl; without
-/// a HOME /tmp/plexrl-UID.
+/// $XDG_STATE_HOME/plexrl; else for root /var/lib/plexrl, unless that belongs to a service of
+/// another user, and for others ~/.local/state/plexrl; without a HOME /tmp/plexrl-UID.
 std::string default_state_folder(const Env& env);
 
 }  // namespace plexrl::nodemgr

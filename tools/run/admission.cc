@@ -26,12 +26,13 @@ wire::JobSubmit submission(const Options& options) {
   return job;
 }
 
-// The manager outlives the job, so it gets nothing of the job's identity.
+// The manager outlives the job, so it gets nothing of the job's identity; nor does it speak for a
+// service of systemd's that plexrl-run is part of.
 EnvBlock manager_env(const EnvBlock& job_env) {
   EnvBlock env = job_env;
   leave_job(env);
   for (const char* name : {"PLEXRL_TEAM", "PLEXRL_PRIORITY", "PLEXRL_MEMORY", "PLEXRL_EXPORT",
-                           "PLEXRL_EVICT", "PLEXRL_SOCKET"}) {
+                           "PLEXRL_EVICT", "PLEXRL_SOCKET", "NOTIFY_SOCKET"}) {
     env.unset(name);
   }
   // For a job it may name files ("pager:debug"); the manager knows plain levels only.
