@@ -34,6 +34,10 @@ Json manager_json(const AdminContext& context) {
   json["host_promised_bytes"] = node.ledger.host_needed();
   json["host_used_bytes"] = node.slabs->bytes_in_use();
   json["draining"] = node.draining;
+  json["observer"] = nullptr;
+  if (context.observer != nullptr && context.observer->is_connected()) {
+    json["observer"] = {{"pid", context.observer->pid()}, {"lacks", context.observer->lacks()}};
+  }
   json["grants"] = context.leases.grants();
   json["without_effect"] = node.without_effect;
   return json;

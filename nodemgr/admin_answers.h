@@ -5,6 +5,7 @@
 
 #include "nodemgr/leases.h"
 #include "nodemgr/node.h"
+#include "nodemgr/observer_link.h"
 
 namespace plexrl::nodemgr {
 
@@ -15,6 +16,7 @@ struct AdminContext {
   std::string socket;
   std::chrono::nanoseconds started{0};
   std::chrono::nanoseconds now{0};  ///< all figures of an answer are of this moment
+  const ObserverLink* observer = nullptr;
 };
 
 /// One JSON object on one line for a request such as {"verb":"jobs"}: docs/contract.md's `--json`

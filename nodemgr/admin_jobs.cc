@@ -94,6 +94,16 @@ Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy:
   return json;
 }
 
+Json causes_json(const GapCauses& causes) {
+  Json list = Json::array();
+  for (const GapCause& cause : causes) {
+    list.push_back({{"cause", cause.cause},
+                    {"detail", cause.detail.empty() ? Json(nullptr) : Json(cause.detail)},
+                    {"time_s", in_seconds(cause.time)}});
+  }
+  return list;
+}
+
 /// The state of a job from those of its gangs: what is most alive.
 std::string job_state(const Job& job, const std::vector<policy::Phase>& phases) {
   if (!job.admitted) return "queued";
@@ -126,11 +136,13 @@ Json job_json(const AdminContext& context, const Job& job) {
   Json gangs = Json::array();
   std::vector<policy::Phase> phases;
   std::optional<policy::Instant> next_wake;
+  const GapCauses* causes = nullptr;  // of the first of its gangs of which they are known
   for (const auto& [id, gang] : context.leases.gangs()) {
     auto state = context.leases.state().gangs.find(gang.id);
     if (gang.job != &job || state == context.leases.state().gangs.end()) continue;
     const policy::Gang& its = state->second;
     gangs.push_back(gang_json(context, gang, its));
+    if (causes == nullptr) causes = context.leases.gaps().causes(id);
     // One that is paused has no say in what the job does.
     if (!its.is_kept_paused() || its.holds_lease()) phases.push_back(its.phase);
     if (const auto wake = policy::predicted_wake(its, now)) {
@@ -171,7 +183,8 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["share_window_s"] = Usage::kShareWindow.count();
   json["wait_s"] = in_seconds(job.admitted ? usage.waited : now - job.queued_since);
   json["slowdown_ratio"] = or_null(usage.slowdown_ratio);
-  json["gap_cause"] = nullptr;
+  json["gap_cause"] = causes != nullptr ? Json(main_cause(*causes)) : Json(nullptr);
+  json["gap_causes"] = causes != nullptr ? causes_json(*causes) : Json(nullptr);
   json["next_wake_s"] = next_wake ? Json(in_seconds(*next_wake - now)) : Json(nullptr);
   json["checkpoint_refused"] =
       job.checkpoint_note.empty() ? Json(nullptr) : Json(job.checkpoint_note);

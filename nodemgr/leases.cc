@@ -454,6 +454,8 @@ void Leases::on_activity(Session& session, const wire::Activity& activity) {
   update_activity(*gang, session.edge);
 }
 
+void Leases::trace_open_gaps() { switches_.tell_open_gaps(boot_now()); }
+
 void Leases::set_absence(std::uint64_t id, policy::Absence absence) {
   LeaseGang* gang = find_gang(id);
   if (gang == nullptr) return;

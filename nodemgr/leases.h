@@ -129,8 +129,11 @@ class Leases {
   /// So much memory of the process is on its way out of HBM, at most.
   std::uint64_t evicting_bytes(const Session& session) const;
   /// Writes to the trace which gangs are in a gap, where that is not known yet.
-  void trace_open_gaps() { switches_.tell_open_gaps(); }
+  void trace_open_gaps();
   bool has_untraced_gaps() const { return switches_.has_untold_gaps(); }
+  /// The gaps of gangs, for whoever watches them and finds out what they are due to.
+  SwitchLog& gaps() { return switches_; }
+  const SwitchLog& gaps() const { return switches_; }
   std::uint64_t grants() const { return counter_; }
 
  private:

@@ -108,6 +108,10 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& 
 
 Manager::~Manager() {
   keep_what_was_learned();
+  if (observer_ != nullptr) {
+    observer_.reset();
+    ::unlink(observer_path().c_str());
+  }
   if (node_.trace != nullptr) {
     if (leases_ != nullptr) leases_->trace_open_gaps();
     TraceSession stop;
@@ -119,6 +123,10 @@ Manager::~Manager() {
     ::unlink(socket_path_.c_str());
     ::unlink(admin_path_.c_str());
   }
+}
+
+std::string Manager::observer_path() const {
+  return std::filesystem::path(socket_path_).replace_filename("observer.sock");
 }
 
 absl::Status Manager::take_gpus(const settings::Values& values) {
@@ -241,11 +249,36 @@ absl::Status Manager::open_sockets(PassedSockets sockets) {
   admin_ = std::make_unique<AdminServer>(
       node_.loop, std::move(sockets.admin.fd),
       [this](const std::string& request) { return answer_admin(request); });
+  open_observer_socket();
   return absl::OkStatus();
 }
 
+void Manager::open_observer_socket() {
+  absl::StatusOr<ScopedFd> observer = listen_at(observer_path(), SOCK_STREAM, 0600);
+  if (!observer.ok()) {
+    log_line(LogLevel::kWarning, "observer",
+             cat(message_of(observer.status()), ": no plexrl-observer can connect, going on"));
+    return;
+  }
+  observer_ =
+      std::make_unique<ObserverLink>(node_.loop, *std::move(observer), leases_->gaps(),
+                                     [this](std::uint64_t gang) { return look_at_gang(gang); });
+}
+
+ObserverLink::Gang Manager::look_at_gang(std::uint64_t id) {
+  ObserverLink::Gang found;
+  const LeaseGang* gang = leases_->find_gang(id);
+  if (gang == nullptr) return found;
+  for (const SessionKey key : gang->sessions) {
+    if (const Session* session = node_.find_session(key)) {
+      found.processes.push_back(session->process.pid);
+    }
+  }
+  return found;
+}
+
 std::string Manager::answer_admin(const std::string& request) {
-  const AdminContext context{node_, *leases_, socket_path_, started_, boot_now()};
+  const AdminContext context{node_, *leases_, socket_path_, started_, boot_now(), observer_.get()};
   if (is_reload(request)) {
     return admin_outcome(context, on_reload_ ? on_reload_() : absl::OkStatus());
   }

@@ -15,6 +15,7 @@
 #include "nodemgr/jobs.h"
 #include "nodemgr/leases.h"
 #include "nodemgr/node.h"
+#include "nodemgr/observer_link.h"
 #include "nodemgr/service_manager.h"
 #include "nodemgr/sessions.h"
 
@@ -63,10 +64,12 @@ class Manager {
   const Leases& leases() const { return *leases_; }
   const std::string& socket_path() const { return socket_path_; }
   const std::string& admin_path() const { return admin_path_; }
+  std::string observer_path() const;
 
  private:
   Manager() = default;
   absl::Status take_gpus(const settings::Values& values);
+  void open_observer_socket();
   absl::Status open_sockets(PassedSockets sockets);
   void start_parts(const settings::Values& values);
   void open_accounts();
@@ -79,6 +82,7 @@ class Manager {
   void dispatch(Client& client, const Packet& packet);
   void drop_broken();
   void became_idle();
+  ObserverLink::Gang look_at_gang(std::uint64_t gang);
 
   Node node_;
   std::unique_ptr<GpuProbe> probe_;
@@ -94,6 +98,7 @@ class Manager {
   std::unique_ptr<GpuWatch> watch_;
   std::unique_ptr<Checkpoints> checkpoints_;
   std::unique_ptr<AdminServer> admin_;
+  std::unique_ptr<ObserverLink> observer_;
   std::function<absl::Status()> on_reload_;
   std::chrono::nanoseconds started_{0};
   bool exit_when_idle_ = false;

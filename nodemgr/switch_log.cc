@@ -6,6 +6,9 @@
 namespace plexrl::nodemgr {
 namespace {
 
+/// The observer answers within milliseconds; one that does not is no reason to lose the gap.
+constexpr auto kCausesWithin = std::chrono::seconds(10);
+
 std::uint64_t ns(std::chrono::nanoseconds time) { return static_cast<std::uint64_t>(time.count()); }
 
 }  // namespace
@@ -134,15 +137,23 @@ void SwitchLog::running(const Who& newcomer, std::uint64_t gpus, Instant now) {
 
 void SwitchLog::idle(const Who& gang, Instant since) {
   Gap& gap = gaps_[gang.gang];
-  if (!gap.is_open) gap = {gang.job, since, true, false, false};
+  if (gap.is_open) return;
+  gap = {gang.job, since, true, false, false, {}};
+  if (watcher_ != nullptr) watcher_->gap_began(gang.gang, since);
 }
 
 void SwitchLog::busy(const Who& gang, Instant at) {
   Gap& gap = gaps_[gang.gang];
-  if (gap.is_open && at > gap.since) {
-    trace_.add(TraceGap{gang.job, gang.gang, ns(gap.since), ns(at), gap.was_lent});
-  }
+  if (!gap.is_open) return;
   gap.is_open = false;
+  const bool more_comes = watcher_ != nullptr && watcher_->gap_ended(gang.gang, gap.since);
+  if (at <= gap.since) return;
+  TraceGap record{gang.job, gang.gang, ns(gap.since), ns(at), gap.was_lent, std::move(gap.causes)};
+  if (more_comes) {
+    ended_gaps_.push_back({std::move(record), at + kCausesWithin});
+  } else {
+    trace_.add(record);
+  }
 }
 
 void SwitchLog::lent(std::uint64_t gang) {
@@ -155,18 +166,64 @@ void SwitchLog::gone(const Who& gang, Instant at) {
   gaps_.erase(gang.gang);
 }
 
+bool SwitchLog::waits_for_causes(std::uint64_t gang) const {
+  return std::any_of(ended_gaps_.begin(), ended_gaps_.end(),
+                     [&](const EndedGap& ended) { return ended.record.gang == gang; });
+}
+
 bool SwitchLog::has_untold_gaps() const {
-  return std::any_of(gaps_.begin(), gaps_.end(), [](const auto& entry) {
+  return !ended_gaps_.empty() || std::any_of(gaps_.begin(), gaps_.end(), [](const auto& entry) {
     return entry.second.is_open && !entry.second.is_told;
   });
 }
 
-void SwitchLog::tell_open_gaps() {
+void SwitchLog::tell_open_gaps(Instant now) {
+  std::erase_if(ended_gaps_, [&](const EndedGap& ended) {
+    if (ended.until > now) return false;
+    trace_.add(ended.record);
+    return true;
+  });
   for (auto& [gang, gap] : gaps_) {
-    if (!gap.is_open || gap.is_told) continue;
-    trace_.add(TraceGap{gap.job, gang, ns(gap.since), 0, gap.was_lent});
+    // A gang's gaps are told in their order.
+    if (!gap.is_open || gap.is_told || waits_for_causes(gang)) continue;
+    trace_.add(TraceGap{gap.job, gang, ns(gap.since), 0, gap.was_lent, {}});
     gap.is_told = true;
   }
+}
+
+std::vector<SwitchLog::OpenGap> SwitchLog::open_gaps() const {
+  std::vector<OpenGap> open;
+  for (const auto& [gang, gap] : gaps_) {
+    if (gap.is_open) open.push_back({gang, gap.since});
+  }
+  return open;
+}
+
+void SwitchLog::explain(std::uint64_t gang, Instant since, const GapCauses& causes, bool is_final) {
+  const auto open = gaps_.find(gang);
+  if (open != gaps_.end() && open->second.is_open && open->second.since == since) {
+    open->second.causes = causes;
+    return;
+  }
+  const auto ended = std::find_if(ended_gaps_.begin(), ended_gaps_.end(), [&](const EndedGap& gap) {
+    return gap.record.gang == gang && gap.record.start_ns == ns(since);
+  });
+  if (ended == ended_gaps_.end()) return;
+  if (!causes.empty()) ended->record.causes = causes;
+  if (!is_final) return;
+  trace_.add(ended->record);
+  ended_gaps_.erase(ended);
+}
+
+void SwitchLog::give_up_causes() {
+  for (const EndedGap& ended : ended_gaps_) trace_.add(ended.record);
+  ended_gaps_.clear();
+}
+
+const GapCauses* SwitchLog::causes(std::uint64_t gang) const {
+  const auto open = gaps_.find(gang);
+  const bool is_known = open != gaps_.end() && open->second.is_open && !open->second.causes.empty();
+  return is_known ? &open->second.causes : nullptr;
 }
 
 }  // namespace plexrl::nodemgr

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "nodemgr/gap_causes.h"
 #include "nodemgr/policy/decision.h"
 #include "nodemgr/trace.h"
 #include "shim/wire.h"
@@ -48,9 +50,24 @@ class SwitchLog {
   void lent(std::uint64_t gang);
   void gone(const Who& gang, Instant at);
   /// Tells the gaps that are open, each once: a trace that is read meanwhile, or that ends here,
-  /// has them.
-  void tell_open_gaps();
+  /// has them. A gap that is over is told when its causes have come, or will not.
+  void tell_open_gaps(Instant now);
   bool has_untold_gaps() const;
+
+  /// Is told of gaps from now on; null: nobody is. It outlives this.
+  void set_watcher(GapWatcher* watcher) { watcher_ = watcher; }
+  struct OpenGap {
+    std::uint64_t gang = 0;
+    Instant since{0};
+  };
+  std::vector<OpenGap> open_gaps() const;
+  /// What the gang's gap that began at `since` is due to, as far as is known; with `is_final`
+  /// nothing more will come.
+  void explain(std::uint64_t gang, Instant since, const GapCauses& causes, bool is_final);
+  /// No causes will come any more for gaps that are over.
+  void give_up_causes();
+  /// Of the gap that the gang is in; null: it is in none, or nothing is known.
+  const GapCauses* causes(std::uint64_t gang) const;
 
  private:
   /// One change of holder, as far as it is known.
@@ -71,6 +88,12 @@ class SwitchLog {
     bool is_open = false;
     bool was_lent = false;
     bool is_told = false;
+    GapCauses causes;
+  };
+  /// Is over, and waits for its causes.
+  struct EndedGap {
+    TraceGap record;
+    Instant until{0};
   };
   template <typename Visit>
   void each(std::uint64_t gpus, Visit visit) {
@@ -82,12 +105,15 @@ class SwitchLog {
   /// The change under way on the GPU; begins one where there is none.
   Change& change_of(Gpu& gpu);
   Change* find(std::uint64_t id);
+  bool waits_for_causes(std::uint64_t gang) const;
 
   TraceWriter& trace_;
   std::uint64_t last_id_ = 0;
   std::map<int, Gpu> gpus_;
   std::map<std::uint64_t, Change> late_;  ///< the newcomer runs, some are still leaving
   std::map<std::uint64_t, Gap> gaps_;
+  std::vector<EndedGap> ended_gaps_;
+  GapWatcher* watcher_ = nullptr;
 };
 
 }  // namespace plexrl::nodemgr

@@ -189,6 +189,13 @@ void TraceWriter::add(const TraceGap& r) {
   out.set_start_ns(r.start_ns);
   out.set_end_ns(r.end_ns);
   out.set_lent(r.lent);
+  out.set_cause(main_cause(r.causes));
+  for (const GapCause& cause : r.causes) {
+    trace::GapCause& one = *out.add_causes();
+    one.set_cause(cause.cause);
+    one.set_detail(cause.detail);
+    one.set_time_ns(static_cast<std::uint64_t>(cause.time.count()));
+  }
 }
 
 void TraceWriter::add(const TraceDecision& r) {

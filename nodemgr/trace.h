@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "nodemgr/gap_causes.h"
 #include "nodemgr/policy/types.h"
 #include "shim/wire.h"
 
@@ -84,6 +85,7 @@ struct TraceGap {
   std::uint64_t gang = 0;
   std::uint64_t start_ns = 0, end_ns = 0;  ///< end 0: not over yet
   bool lent = false;
+  GapCauses causes;
 };
 
 struct TraceDecision {

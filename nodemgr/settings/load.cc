@@ -1,5 +1,6 @@
 #include "nodemgr/settings/load.h"
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,12 @@ std::vector<const char*> without_log_by_file(const char* const* environment) {
 
 absl::Status apply_data(Values& values, const char* const* environment) {
   constexpr std::string_view kName = "PLEXRL_DATA=";
+  const auto is_state_dir = [](const Row& row) {
+    return std::string_view(row.name) == "state_dir";
+  };
+  if (std::none_of(values.table().begin(), values.table().end(), is_state_dir)) {
+    return absl::OkStatus();
+  }
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
     if (!entry.starts_with(kName) || entry.size() == kName.size()) continue;

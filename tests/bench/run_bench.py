@@ -17,7 +17,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
-from sandbox import Failure, Sandbox  # noqa: E402
+from sandbox import Failure, Sandbox, wait_until  # noqa: E402
 
 MIB = 1 << 20
 INIT_PROCESSES = 300
@@ -300,6 +300,43 @@ def bench_handoff(build):
         yield failed_row(name, "times", against, None, "lower", True, "no handoff in which the other job waited")
 
 
+def bench_observer(build):
+    """The throughput of a job that asks a tool in its gaps, while plexrl-observer finds out what it waits for, over that without: pairs,
+    one after the other, in turn begun by either."""
+    name, against, goal = "observed_job_throughput", "the same job without plexrl-observer", 0.99
+    observer = build / "bin/plexrl-observer"
+    check = subprocess.run([observer, "--check"], capture_output=True, text=True, check=False) if observer.exists() else None
+    if check is None or check.returncode != 0:
+        why = "plexrl-observer was not built" if check is None else (check.stderr or check.stdout).strip()
+        yield failed_row(name, "ratio", against, goal, "higher", True, why)
+        return
+
+    def run(sandbox, label, observed):
+        process = None
+        if observed:
+            process = sandbox.start([observer, "--socket", sandbox.socket], sandbox.environment(), f"observer{label}")
+            wait_until(lambda: sandbox.ask_manager("status")["manager"]["observer"] is not None, "the manager has an observer", process)
+        took = int(sandbox.wait(sandbox.shared([build / "tests/bench/gap_job", 60, 5, 20], f"job{label}")))
+        if process is not None:
+            process.terminate()
+            sandbox.wait(process)
+        return took
+
+    ratios, gaps = [], 0
+    with Sandbox(build, memory="256MiB", spec="ctx=8MiB") as sandbox:
+        sandbox.start_manager()
+        run(sandbox, "-first", False)
+        for pair in range(9):
+            took = {observed: run(sandbox, f"-{pair}-{observed}", observed) for observed in ((True, False) if pair % 2 else (False, True))}
+            ratios.append(took[False] / took[True])
+        sandbox.stop_manager()
+        gaps = sum(1 for gap in sandbox.trace("gaps", "--json", "--top", 100000)["gaps"] if gap["cause"] is not None)
+    if gaps < 9 * 30:
+        yield failed_row(name, "ratio", against, goal, "higher", True, f"only {gaps} gaps were observed")
+        return
+    yield row(name, ratios, "ratio", against, goal, "higher", True)
+
+
 def bench_simulator(build):
     """The simulated GPU's own ceilings on this machine: what it can do with every modelled cost switched off."""
     with Sandbox(build, memory="256MiB", spec="link=0,vmm=0,hbm=0") as sandbox:
@@ -315,7 +352,7 @@ def bench_simulator(build):
 
 BENCHMARKS = {"gate": bench_gate, "start": bench_start, "init": bench_init, "switch": bench_switch, "layout": bench_layout,
               "many": bench_many, "unchanged": bench_unchanged,
-              "handoff": bench_handoff, "disk": bench_disk, "simulator": bench_simulator}
+              "handoff": bench_handoff, "observer": bench_observer, "disk": bench_disk, "simulator": bench_simulator}
 
 
 def show(r):

@@ -29,6 +29,14 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+std::string gap_of(const Json& job) {
+  const std::string cause = text_of(job, "gap_cause");
+  const Json& causes = array_of(job, "gap_causes");
+  if (causes.empty() || text_of(causes[0], "cause") != cause) return cause;
+  const std::string detail = text_of(causes[0], "detail");
+  return detail.empty() ? cause : cause + " " + detail;
+}
+
 std::string count_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->dump() : "";

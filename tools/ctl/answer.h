@@ -9,6 +9,8 @@
 namespace plexrl::ctl {
 
 std::string text_of(const Json& object, const char* key);
+/// Of a job: what the gap that it is in is mostly due to: "network 10.0.0.3:8000"; "" if unknown.
+std::string gap_of(const Json& job);
 std::string count_of(const Json& object, const char* key);
 std::string bytes_of(const Json& object, const char* key);    ///< "12.0 MiB"
 std::string rate_of(const Json& object, const char* key);     ///< "1.2 GiB/s"

@@ -238,6 +238,33 @@ Finding check_manager(const absl::StatusOr<Json>& answer) {
   return {"manager", State::kOk, cat("answers, pid ", count_of(about, "pid")), ""};
 }
 
+Finding check_observer(const Places& places, const absl::StatusOr<Json>& answer) {
+  const char* const name = "observer";
+  if (::access(places.kernel_types.c_str(), R_OK) != 0) {
+    return {name, State::kNote,
+            cat(places.kernel_types, ": ", std::strerror(errno),
+                ": nothing can tell what jobs wait for"),
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF, if you want to know"};
+  }
+  if (!answer.ok())
+    return {name, State::kOk, "the kernel lets one find out what jobs wait for", ""};
+  const Json none = Json::object();
+  const auto manager = answer->find("manager");
+  const Json& about = manager != answer->end() ? *manager : none;
+  const auto observer = about.find("observer");
+  if (observer == about.end() || !observer->is_object()) {
+    return {name, State::kNote, "none: nothing tells what jobs wait for",
+            cat("as root: plexrl-observer --socket ", text_of(about, "socket"))};
+  }
+  std::string lacks;
+  for (const Json& lack : array_of(*observer, "lacks")) {
+    if (lack.is_string()) lacks += cat(lacks.empty() ? "" : "; ", lack.get<std::string>());
+  }
+  const std::string text = cat("observes, pid ", count_of(*observer, "pid"));
+  if (lacks.empty()) return {name, State::kOk, text, ""};
+  return {name, State::kNote, cat(text, ", without ", lacks), "use a newer kernel"};
+}
+
 bool has_problem(const std::vector<Finding>& findings) {
   return std::any_of(findings.begin(), findings.end(),
                      [](const Finding& finding) { return finding.state == State::kProblem; });

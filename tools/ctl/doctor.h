@@ -28,6 +28,7 @@ struct Finding {
 struct Places {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
+  std::string kernel_types = "/sys/kernel/btf/vmlinux";
   std::string lock_dir = "/run/lock/plexrl";
   std::string state_dir;                     ///< journal and traces
   std::string library;                       ///< libplexrl.so
@@ -59,6 +60,8 @@ std::vector<Finding> check_driver(const Places& places, const DriverFacts& drive
 std::vector<Finding> check_machine(const Places& places, const DriverFacts& driver);
 /// `answer` of the verb status, if a manager gave one.
 Finding check_manager(const absl::StatusOr<Json>& answer);
+/// Whether somebody tells what jobs wait for; sharing does not need it.
+Finding check_observer(const Places& places, const absl::StatusOr<Json>& answer);
 
 /// `doctor[]{check state text remedy}`; state is ok, note or problem.
 Json findings_json(const std::vector<Finding>& findings);

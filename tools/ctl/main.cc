@@ -281,7 +281,9 @@ int examine(const cli::Env& env, const std::optional<std::string>& simgpu,
   const DriverFacts driver = ask_driver(places);
   std::vector<Finding> findings = check_driver(places, driver);
   for (Finding& finding : check_machine(places, driver)) findings.push_back(std::move(finding));
-  findings.push_back(check_manager(ask(sockets, {{"verb", "status"}})));
+  const absl::StatusOr<Json> manager = ask(sockets, {{"verb", "status"}});
+  findings.push_back(check_observer(places, manager));
+  findings.push_back(check_manager(manager));
   const Json answer = findings_json(findings);
   const int status = print(json ? answer.dump() + "\n" : show_doctor(answer));
   return status != cli::kDone ? status : has_problem(findings) ? cli::kFailed : cli::kDone;

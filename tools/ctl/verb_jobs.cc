@@ -22,6 +22,7 @@ std::string remarks_of(const Json& job) {
     }
     add("exclusive: ", text_of(gang, "exclusive_reason"));
   }
+  add("idle: ", gap_of(job));
   return text;
 }
 

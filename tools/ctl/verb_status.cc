@@ -31,6 +31,18 @@ std::string value_of(const Json& object, const std::string& key, const Json& val
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Whether somebody finds out what jobs wait for, and what is missing for it.
+std::string observer_text(const Json& observer) {
+  if (!observer.is_object()) {
+    return "none: what jobs wait for is not known; plexrl-observer, run as root, finds it out";
+  }
+  std::string text = absl::StrCat("pid ", count_of(observer, "pid"));
+  for (const Json& lack : array_of(observer, "lacks")) {
+    if (lack.is_string()) absl::StrAppend(&text, ", without ", lack.get<std::string>());
+  }
+  return text;
+}
+
 // The manager in a few lines. `told` are the keys that they cover.
 std::string manager_lines(const Json& manager, std::set<std::string>& told) {
   std::string out;
@@ -63,6 +75,10 @@ std::string manager_lines(const Json& manager, std::set<std::string>& told) {
     if (!bytes.empty()) absl::StrAppend(&host, host.empty() ? "" : ", ", bytes, meaning);
   }
   line("host memory  ", host);
+  if (const auto observer = manager.find("observer"); observer != manager.end()) {
+    told.insert("observer");
+    line("observer     ", observer_text(*observer));
+  }
   if (known("journal_ok") == "no") {
     line("journal      ", "can't be written: after a crash jobs may have to be restarted");
   }

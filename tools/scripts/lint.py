@@ -26,6 +26,8 @@ INCLUDES = {
     "shim": ["interpose/"],
     "nodemgr/policy": [],
     "nodemgr/disk": ["nodemgr/settings/", "nodemgr/scoped_fd.h"],
+    "nodemgr/bpf": ["nodemgr/settings/", "nodemgr/clock.h", "nodemgr/daemon_start.h", "nodemgr/log.h", "nodemgr/process_identity.h",
+                    "nodemgr/scoped_fd.h"],
     "clustermgr/placement": ["nodemgr/policy/"],
     "clustermgr/tls": ["nodemgr/settings/", "nodemgr/scoped_fd.h"],
     "clustermgr": ["proto/", "nodemgr/policy/", "nodemgr/settings/", "nodemgr/daemon_start.h", "nodemgr/ids.h", "nodemgr/log.h"],

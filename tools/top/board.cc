@@ -232,7 +232,7 @@ std::string why_of(const Json& job) {
     if (const auto why = text_of(gang, "exclusive_reason"); !why.empty())
       return absl::StrCat("exclusive: ", why);
   }
-  const std::string cause = text_of(job, "gap_cause");
+  const std::string cause = ctl::gap_of(job);
   return cause.empty() ? "" : absl::StrCat("idle: ", cause);
 }
 

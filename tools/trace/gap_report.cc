@@ -1,6 +1,8 @@
 #include "tools/trace/gap_report.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace plexrl::trace {
 namespace {
@@ -13,6 +15,25 @@ std::int64_t next_edge(std::int64_t edge) {
 }
 
 }  // namespace
+
+std::vector<CauseTotal> gap_causes(const Model& model) {
+  std::map<std::pair<std::string, std::string>, CauseTotal> sums;
+  for (const Gap& gap : model.gaps) {
+    for (const CauseTime& one : causes_of(gap)) {
+      CauseTotal& sum = sums[{one.cause, one.detail}];
+      sum.cause = one.cause;
+      sum.detail = one.detail;
+      ++sum.gaps;
+      sum.total_ns += one.time_ns;
+    }
+  }
+  std::vector<CauseTotal> list;
+  for (auto& [key, sum] : sums) list.push_back(std::move(sum));
+  std::stable_sort(list.begin(), list.end(), [](const CauseTotal& a, const CauseTotal& b) {
+    return a.total_ns > b.total_ns;
+  });
+  return list;
+}
 
 std::vector<Gap> longest_gaps(const Model& model, std::size_t count) {
   std::vector<Gap> gaps = model.gaps;

@@ -14,6 +14,16 @@ struct GapBucket {
   std::int64_t total_ns = 0;
 };
 
+/// What gaps were due to, all of them together.
+struct CauseTotal {
+  std::string cause, detail;
+  std::uint64_t gaps = 0;
+  std::int64_t total_ns = 0;
+};
+
+/// The largest first.
+std::vector<CauseTotal> gap_causes(const Model& model);
+
 /// The `count` longest, longest first.
 std::vector<Gap> longest_gaps(const Model& model, std::size_t count);
 

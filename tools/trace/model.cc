@@ -175,12 +175,16 @@ class Builder {
   }
 
   void take_gap(const GapRecord& record) {
-    const Gap gap{record.job_id(),
-                  record.gang(),
-                  static_cast<std::int64_t>(record.start_ns()),
-                  static_cast<std::int64_t>(record.end_ns()),
-                  record.cause(),
-                  record.lent()};
+    Gap gap{record.job_id(),
+            record.gang(),
+            static_cast<std::int64_t>(record.start_ns()),
+            static_cast<std::int64_t>(record.end_ns()),
+            record.cause(),
+            record.lent(),
+            {}};
+    for (const GapCause& one : record.causes()) {
+      gap.causes.push_back({one.cause(), one.detail(), static_cast<std::int64_t>(one.time_ns())});
+    }
     model_.has_activity = true;
     open_gaps_.erase({gap.job_id, gap.gang});
     if (record.end_ns() == 0) {
@@ -293,6 +297,24 @@ class Builder {
 };
 
 }  // namespace
+
+std::vector<CauseTime> causes_of(const Gap& gap) {
+  double told = 0;
+  for (const CauseTime& one : gap.causes) told += static_cast<double>(one.time_ns);
+  if (told <= 0 || gap.length_ns() <= 0)
+    return {{gap.cause.empty() ? "unknown" : gap.cause, "", gap.length_ns()}};
+  const double scale = static_cast<double>(gap.length_ns()) / told;
+  std::vector<CauseTime> causes = gap.causes;
+  std::int64_t left = gap.length_ns();
+  for (CauseTime& one : causes) {
+    one.time_ns = static_cast<std::int64_t>(static_cast<double>(one.time_ns) * scale);
+    one.time_ns = std::clamp<std::int64_t>(one.time_ns, 0, left);
+    left -= one.time_ns;
+  }
+  causes.front().time_ns += left;  // what rounding has lost
+  std::erase_if(causes, [](const CauseTime& one) { return one.time_ns == 0; });
+  return causes;
+}
 
 Model build_model(const RawTrace& trace) { return Builder().build(trace); }
 

@@ -67,14 +67,26 @@ struct Swap {
   SwitchRecord record;
 };
 
+/// So much of a gap is due to this.
+struct CauseTime {
+  std::string cause, detail;  ///< a word of docs/contract.md, "gap causes"; to whom, which, or ""
+  std::int64_t time_ns = 0;
+};
+
 struct Gap {
   std::string job_id;
   std::uint64_t gang;
   std::int64_t start_ns, end_ns;
   std::string cause;  ///< empty: not known
   bool lent;
+  std::vector<CauseTime> causes;  ///< as told, the largest first; none where nobody observed it
   std::int64_t length_ns() const { return end_ns - start_ns; }
 };
+
+/// What all of the gap is due to, the largest first. A gap is observed from when the manager knows
+/// of it: what was seen from then on stands for all of it. One that was not observed is due to its
+/// `cause`, or to "unknown".
+std::vector<CauseTime> causes_of(const Gap& gap);
 
 /// All of a job's processes on one GPU, when the figure changed.
 struct MemoryPoint {

@@ -24,6 +24,11 @@ Json gap_json(const Model& model, const Gap& gap) {
   object["gang"] = std::to_string(gap.gang);
   object["length_ns"] = gap.length_ns();
   object["cause"] = text_or_null(gap.cause);
+  object["causes"] = Json::array();
+  for (const CauseTime& one : gap.causes) {
+    object["causes"].push_back(
+        {{"cause", one.cause}, {"detail", text_or_null(one.detail)}, {"time_ns", one.time_ns}});
+  }
   object["lent"] = gap.lent;
   return object;
 }
@@ -263,6 +268,13 @@ Json gaps_json(const Model& model, const std::vector<Gap>& longest,
   Json object = head_json(model);
   object["gaps"] = Json::array();
   for (const Gap& gap : longest) object["gaps"].push_back(gap_json(model, gap));
+  object["by_cause"] = Json::array();
+  for (const CauseTotal& sum : gap_causes(model)) {
+    object["by_cause"].push_back({{"cause", sum.cause},
+                                  {"detail", text_or_null(sum.detail)},
+                                  {"gaps", sum.gaps},
+                                  {"total_ns", sum.total_ns}});
+  }
   object["histogram"] = Json::array();
   for (const GapBucket& bucket : histogram) {
     object["histogram"].push_back({{"from_ns", bucket.from_ns},

@@ -25,8 +25,14 @@ const Pieces& gaps_of(const GapsByGang& gaps, const Gang& gang) {
 void add_idle_causes(const Model& model, const Gang& gang, const Pieces& idle, JobSummary& job) {
   std::map<std::string, Pieces> by_cause;
   for (const Gap& gap : model.gaps) {
-    if (gap.job_id != gang.job_id || gap.gang != gang.id || gap.cause.empty()) continue;
-    by_cause[gap.cause].emplace_back(gap.start_ns, gap.end_ns);
+    const bool is_told = !gap.cause.empty() || !gap.causes.empty();
+    if (gap.job_id != gang.job_id || gap.gang != gang.id || !is_told) continue;
+    // The parts of a gap one after the other: when each was is not known.
+    std::int64_t from = gap.start_ns;
+    for (const CauseTime& one : causes_of(gap)) {
+      by_cause[one.cause].emplace_back(from, from + one.time_ns);
+      from += one.time_ns;
+    }
   }
   std::vector<std::pair<std::int64_t, std::string>> order;
   for (auto& [cause, pieces] : by_cause) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iostream>
+#include <string>
 
 #include "tools/cli/exit_status.h"
 #include "tools/cli/format.h"
@@ -12,6 +13,12 @@ namespace {
 
 constexpr int kBarColumns = 40;
 
+/// The largest one with its detail.
+std::string cause_text(const Gap& gap) {
+  const CauseTime first = causes_of(gap).front();
+  return first.detail.empty() ? first.cause : first.cause + " " + first.detail;
+}
+
 void print_longest(const Model& model, const std::vector<Gap>& gaps) {
   using cli::Table;
   Table table({{"AT", Table::Align::kRight},
@@ -23,9 +30,20 @@ void print_longest(const Model& model, const std::vector<Gap>& gaps) {
   for (const Gap& gap : gaps) {
     table.add_row({relative_time(model, gap.start_ns), model.job_name(gap.job_id),
                    std::to_string(gap.gang), cli::format_ns(static_cast<double>(gap.length_ns())),
-                   gap.cause.empty() ? "unknown" : gap.cause, gap.lent ? "yes" : "no"});
+                   cause_text(gap), gap.lent ? "yes" : "no"});
   }
   std::cout << table.str();
+}
+
+void print_causes(const std::vector<CauseTotal>& causes) {
+  using cli::Table;
+  Table table(
+      {{"CAUSE"}, {"DETAIL"}, {"GAPS", Table::Align::kRight}, {"IN ALL", Table::Align::kRight}});
+  for (const CauseTotal& sum : causes) {
+    table.add_row({sum.cause, sum.detail, std::to_string(sum.gaps),
+                   cli::format_ns(static_cast<double>(sum.total_ns))});
+  }
+  std::cout << "\n" << table.str();
 }
 
 void print_histogram(const std::vector<GapBucket>& histogram) {
@@ -61,6 +79,9 @@ int print_gaps(const Model& model, const VerbOptions& options) {
     return cli::kDone;
   }
   print_longest(model, longest);
+  auto causes = gap_causes(model);
+  if (causes.size() > options.top) causes.resize(options.top);
+  print_causes(causes);
   print_histogram(histogram);
   return cli::kDone;
 }

@@ -104,8 +104,8 @@ class PagingLogTest : public ::testing::Test {
 TEST_F(PagingLogTest, AGapIsToldWhenItIsOverAndOnceBeforeIfItLasts) {
   switches().idle({"a", 1}, 10s);
   EXPECT_TRUE(switches().has_untold_gaps());
-  switches().tell_open_gaps();
-  switches().tell_open_gaps();
+  switches().tell_open_gaps(7s);
+  switches().tell_open_gaps(7s);
   EXPECT_FALSE(switches().has_untold_gaps());
   switches().lent(1);
   switches().busy({"a", 1}, 14s);

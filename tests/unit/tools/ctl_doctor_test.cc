@@ -37,6 +37,24 @@ const Finding* find(const std::vector<Finding>& findings, const std::string& che
   return nullptr;
 }
 
+TEST(DoctorObserver, SaysWhoTellsWhatJobsWaitForOrWhatIsMissing) {
+  Places places;
+  places.kernel_types = "/proc/self/exe";
+  const Json with = {{"manager", {{"observer", {{"pid", 7}, {"lacks", Json::array()}}}}}};
+  const Json poor = {{"manager", {{"observer", {{"pid", 7}, {"lacks", Json::array({"locks"})}}}}}};
+  const Json without = {{"manager", {{"observer", nullptr}, {"socket", "/run/x.sock"}}}};
+  EXPECT_EQ(check_observer(places, with).state, State::kOk);
+  EXPECT_EQ(check_observer(places, poor).state, State::kNote);
+  EXPECT_THAT(check_observer(places, poor).text, HasSubstr("locks"));
+  EXPECT_EQ(check_observer(places, without).state, State::kNote);
+  EXPECT_THAT(check_observer(places, without).remedy, HasSubstr("--socket /run/x.sock"));
+  EXPECT_EQ(check_observer(places, absl::NotFoundError("none")).state, State::kOk);
+  places.kernel_types = "/nothing";
+  const Finding old = check_observer(places, with);
+  EXPECT_EQ(old.state, State::kNote) << "jobs can share without";
+  EXPECT_THAT(old.remedy, HasSubstr("CONFIG_DEBUG_INFO_BTF"));
+}
+
 TEST(DoctorDriver, AllIsWell) {
   const auto findings = check_driver(with_driver(), good_driver());
   EXPECT_FALSE(has_problem(findings));

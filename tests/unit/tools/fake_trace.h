@@ -71,6 +71,14 @@ class FakeTrace {
     gap->set_cause(cause);
     return *this;
   }
+  /// Of the gap that was added last, so many ns are due to this.
+  FakeTrace& due_to(const std::string& cause, const std::string& detail, std::uint64_t ns) {
+    GapCause* one = chunk_.mutable_records(chunk_.records_size() - 1)->mutable_gap()->add_causes();
+    one->set_cause(cause);
+    one->set_detail(detail);
+    one->set_time_ns(ns);
+    return *this;
+  }
   FakeTrace& memory(const std::string& job, std::uint64_t session, std::int64_t at,
                     std::uint64_t resident) {
     MemoryRecord* memory = add(at)->mutable_memory();

@@ -116,6 +116,27 @@ TEST(Summary, DutyIsTheShareOfTimeWithWorkOutstandingNotThatWithALease) {
   EXPECT_DOUBLE_EQ(gpu.duty_ratio, 0.55);
 }
 
+TEST(Summary, WhatWasSeenOfAGapStandsForAllOfIt) {
+  FakeTrace trace;
+  trace.gpu(0).job("a", 0).lease("a", 1, "running", 0, 1, 1);
+  trace.gap("a", 1, 20, 60, "network").due_to("network", "10.0.0.3:80", 3).due_to("cpu", "main", 1);
+  trace.gap("a", 1, 80, 90, "network").due_to("network", "10.0.0.4:80", 7);
+  trace.lease("a", 1, "gone", 100).job_end("a", 100);
+  const Model model = trace.model();
+  EXPECT_THAT(summarize(model).jobs.at(0).idle_by_ns,
+              ElementsAre(Pair("cpu", 10 * kMs), Pair("network", 40 * kMs)));
+  const auto causes = gap_causes(model);
+  ASSERT_EQ(causes.size(), 3u);
+  EXPECT_EQ(causes[0].cause, "network");
+  EXPECT_EQ(causes[0].detail, "10.0.0.3:80");
+  EXPECT_EQ(causes[0].total_ns, 30 * kMs);
+  EXPECT_EQ(causes[0].gaps, 1u);
+  EXPECT_EQ(causes[1].total_ns + causes[2].total_ns, 20 * kMs);
+  const Json json = gaps_json(model, longest_gaps(model, 1), {});
+  EXPECT_EQ(json["gaps"][0]["causes"][1]["detail"], "main");
+  EXPECT_EQ(json["by_cause"][0]["total_ns"], 30 * kMs);
+}
+
 TEST(Summary, AGapThatIsNotOverLastsUntilTheTraceEnds) {
   FakeTrace trace = half_busy();
   trace.clock(120, 0);
@@ -306,6 +327,17 @@ TEST(Gaps, WithoutRecordsTheyAreTheIdleSlices) {
   EXPECT_EQ(gaps[0].length_ns(), 100 * kMs);
   EXPECT_EQ(gaps[1].length_ns(), 10 * kMs);
   EXPECT_EQ(longest_gaps(two_jobs().model(), 1).size(), 1u);
+}
+
+TEST(Gaps, OnesThatNobodySawAreDueToTheUnknown) {
+  FakeTrace trace;
+  trace.gap("a", 1, 0, 3, "").gap("a", 1, 10, 14, "tool_call").gap("a", 1, 20, 30, "");
+  const auto causes = gap_causes(trace.model());
+  ASSERT_EQ(causes.size(), 2u);
+  EXPECT_EQ(causes[0].cause, "unknown");
+  EXPECT_EQ(causes[0].gaps, 2u);
+  EXPECT_EQ(causes[0].total_ns, 13 * kMs);
+  EXPECT_EQ(causes[1].cause, "tool_call");
 }
 
 TEST(Gaps, TheHistogramCountsEachOnce) {
