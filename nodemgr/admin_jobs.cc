@@ -94,11 +94,13 @@ Json gang_json(const AdminContext& context, const LeaseGang& gang, const policy:
   return json;
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 Json causes_json(const GapCauses& causes) {
   Json list = Json::array();
   for (const GapCause& cause : causes) {
     list.push_back({{"cause", cause.cause},
-                    {"detail", cause.detail.empty() ? Json(nullptr) : Json(cause.detail)},
+                    {"detail", text_or_null(cause.detail)},
                     {"time_s", in_seconds(cause.time)}});
   }
   return list;
@@ -236,7 +238,17 @@ Json gpus_json(const AdminContext& context) {
     json["out_bytes"] = usage.out_bytes;
     json["in_bytes"] = usage.in_bytes;
     json["departing_bytes"] = gpu.departing();
-    json["bypass_pids"] = gpu.knows_pids ? Json(gpu.bypass_pids) : Json(nullptr);
+    const bool knows_bypass = gpu.knows_pids || context.node.openers;
+    json["bypass_pids"] = knows_bypass ? Json::array() : Json(nullptr);
+    json["bypass"] = Json::array();
+    for (const auto& [pid, bypass] : gpu.bypass) {
+      json["bypass_pids"].push_back(pid);
+      json["bypass"].push_back({{"pid", pid},
+                                {"user", text_or_null(bypass.user)},
+                                {"command", text_or_null(bypass.command)},
+                                {"has_memory", bypass.has_memory},
+                                {"has_opened", bypass.has_opened}});
+    }
     gpus.push_back(json);
   }
   return gpus;

@@ -17,6 +17,7 @@ struct GpuInfo {
   std::string name;
   std::uint64_t total_bytes = 0;
   bool simulated = false;
+  std::optional<unsigned> minor;  ///< of its device file, /dev/nvidiaN
 };
 
 struct GpuUse {

@@ -1,10 +1,13 @@
 #include "nodemgr/gpu_watch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 
 #include "nodemgr/clock.h"
 #include "nodemgr/log.h"
+#include "nodemgr/process_identity.h"
 #include "nodemgr/sessions.h"
 #include "nodemgr/settings/cat.h"
 
@@ -29,7 +32,10 @@ std::uint64_t imported_bytes(const SessionMemory& memory) {
 }  // namespace
 
 void GpuWatch::look() {
-  for (auto& [index, gpu] : node_.gpus) look_at(index, gpu);
+  for (auto& [index, gpu] : node_.gpus) {
+    look_at(index, gpu);
+    name_bypass(index, gpu);
+  }
   usable_changed_();
   leases_.step();
   set_timer();
@@ -126,11 +132,11 @@ void GpuWatch::see_others(int index, NodeGpu& gpu, const GpuUse& use) {
   std::set<std::int64_t> ours;
   for (const auto& [id, session] : node_.sessions) ours.insert(session->process.pid);
   std::uint64_t others = 0;
-  gpu.bypass_pids.clear();
+  gpu.strangers.clear();
   for (const GpuUse::Process& process : use.processes) {
     if (ours.count(process.pid) != 0 || gpu.departed.count(process.pid) != 0) continue;
     others += process.bytes;
-    if (gpu.knows_pids) gpu.bypass_pids.insert(process.pid);
+    if (gpu.knows_pids) gpu.strangers.insert(process.pid);
   }
   if (!gpu.knows_pids) {
     // Our own would all count: nobody can use more than what is used beyond our accounts.
@@ -140,6 +146,46 @@ void GpuWatch::see_others(int index, NodeGpu& gpu, const GpuUse& use) {
   if (others == gpu.others) return;
   node_.set_others(index, others);
   leases_.gpu_changed(index);
+}
+
+void GpuWatch::openers_changed() {
+  for (auto& [index, gpu] : node_.gpus) name_bypass(index, gpu);
+}
+
+void GpuWatch::name_bypass(int index, NodeGpu& gpu) {
+  std::map<std::int64_t, NodeGpu::Bypass> found;
+  for (const std::int64_t pid : gpu.strangers) {
+    NodeGpu::Bypass& bypass = found[pid];
+    bypass.has_memory = true;
+    bypass.user = owner_of(static_cast<pid_t>(pid));
+    bypass.command = command_of(static_cast<pid_t>(pid));
+  }
+  if (node_.openers) {
+    const std::string file = cat("nvidia", gpu.info.minor.value_or(static_cast<unsigned>(index)));
+    for (const Opener& opener : *node_.openers) {
+      // What only asks the driver, as nvidia-smi does, has no need of nvidia-uvm.
+      if (!opener.files.contains(file) || !opener.files.contains("nvidia-uvm")) continue;
+      const bool is_ours = opener.pid == ::getpid() || is_session(opener.pid);
+      if (is_ours || gpu.departed.contains(opener.pid)) continue;
+      NodeGpu::Bypass& bypass = found[opener.pid];
+      bypass.has_opened = true;
+      bypass.user = user_name(opener.uid);
+      bypass.command = opener.command;
+    }
+  }
+  for (const auto& [pid, bypass] : found) {
+    if (gpu.bypass.contains(pid)) continue;
+    log_line(LogLevel::kWarning, "gpus",
+             cat("a process uses a GPU without PlexRL gpu=", index, " pid=", pid, " user='",
+                 bypass.user, "' command='", bypass.command,
+                 "': what it has there is not shared, start it with plexrl-run"));
+  }
+  gpu.bypass = std::move(found);
+}
+
+bool GpuWatch::is_session(std::int64_t pid) const {
+  return std::any_of(node_.sessions.begin(), node_.sessions.end(),
+                     [&](const auto& entry) { return entry.second->process.pid == pid; });
 }
 
 std::uint64_t GpuWatch::accounted_bytes(int gpu) const {

@@ -9,7 +9,8 @@ namespace plexrl::nodemgr {
 
 /// Compares what the driver shows on each GPU with what the manager has given out, now and then:
 ///
-/// - memory of processes that are no job's is not usable for jobs, and their pids are named;
+/// - memory of processes that are no job's is not usable for jobs, and they are named, in the log
+///   too, as are those that only have the GPU's files open (Node::openers);
 /// - what a process takes beside its charges is its overhead: learned when two looks in a row show
 ///   the same figures, and the process has reported all it was charged for;
 /// - memory of a process that has ended is free when the driver no longer shows the process
@@ -28,6 +29,8 @@ class GpuWatch {
   void look();
   /// A process will use a GPU soon: the next look is.
   void process_joined();
+  /// Who has files of GPUs open has changed.
+  void openers_changed();
   /// The process has ended and its gang knows; the caller steps the leases afterwards.
   void process_ended(const Session& session);
 
@@ -36,6 +39,8 @@ class GpuWatch {
   bool see_sessions(int index, const GpuUse& use);
   void see_others(int index, NodeGpu& gpu, const GpuUse& use);
   void see_departed(int index, NodeGpu& gpu, const GpuUse* use);
+  bool is_session(std::int64_t pid) const;
+  void name_bypass(int index, NodeGpu& gpu);
   bool is_used_by(std::int64_t pid, int gpu) const;
   void learn(Session& session, int gpu, std::uint64_t driver_bytes);
   std::uint64_t accounted_bytes(int gpu) const;

@@ -263,6 +263,23 @@ void Manager::open_observer_socket() {
   observer_ =
       std::make_unique<ObserverLink>(node_.loop, *std::move(observer), leases_->gaps(),
                                      [this](std::uint64_t gang) { return look_at_gang(gang); });
+  observer_->set_on_openers(
+      [this](std::optional<ObserverOpeners> told) { take_openers(std::move(told)); });
+}
+
+void Manager::take_openers(std::optional<ObserverOpeners> told) {
+  node_.openers.reset();
+  if (told) {
+    node_.openers.emplace();
+    for (ObserverOpeners::Process& process : told->processes) {
+      if (process.is_preloaded) continue;  // a session, or a child of one that has its files
+      node_.openers->push_back({process.pid,
+                                process.uid,
+                                std::move(process.command),
+                                {process.files.begin(), process.files.end()}});
+    }
+  }
+  watch_->openers_changed();
 }
 
 ObserverLink::Gang Manager::look_at_gang(std::uint64_t id) {

@@ -82,6 +82,7 @@ class Manager {
   void dispatch(Client& client, const Packet& packet);
   void drop_broken();
   void became_idle();
+  void take_openers(std::optional<ObserverOpeners> told);
   ObserverLink::Gang look_at_gang(std::uint64_t gang);
 
   Node node_;

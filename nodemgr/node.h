@@ -139,7 +139,14 @@ struct NodeGpu {
   std::map<std::int64_t, Departed> departed;
   /// The driver's pids are this manager's; false in a container that has pids of its own.
   bool knows_pids = true;
-  std::set<std::int64_t> bypass_pids;  ///< use the GPU without a session; none if !knows_pids
+  std::set<std::int64_t> strangers;  ///< the driver shows them, no session; none if !knows_pids
+  /// A process that uses the GPU, or has it open, without PlexRL.
+  struct Bypass {
+    std::string user, command;  ///< "": it has ended, or is hidden
+    bool has_memory = false;    ///< the driver shows memory of it
+    bool has_opened = false;    ///< plexrl-observer saw its files
+  };
+  std::map<std::int64_t, Bypass> bypass;  ///< by pid
 
   std::uint64_t departing() const {
     std::uint64_t sum = 0;
@@ -164,12 +171,22 @@ struct NodeOptions {
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
 };
 
+/// A process that has files of GPUs open, as plexrl-observer tells it.
+struct Opener {
+  std::int64_t pid = 0;
+  uid_t uid = 0;
+  std::string command;
+  std::set<std::string> files;  ///< names in /dev
+};
+
 struct Node {
   NodeOptions options;
   std::vector<std::string>
       without_effect;  ///< settings that were set and change nothing, a line each
   EventLoop loop;
   std::map<int, NodeGpu> gpus;
+  /// Without those of jobs that are seen; none: nobody tells.
+  std::optional<std::vector<Opener>> openers;
   std::uint64_t reserve_bytes = 0;  ///< that loading leaves free on each GPU
   std::uint64_t chunk_bytes = 0;
   bool simulated = false;

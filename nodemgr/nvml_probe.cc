@@ -36,6 +36,7 @@ struct Functions {
   int (*uuid)(Device, char*, unsigned int);
   int (*memory)(Device, NvmlMemory*);
   int (*processes)(Device, unsigned int*, NvmlProcess*);  ///< may be absent
+  int (*minor)(Device, unsigned int*);                    ///< may be absent
 };
 
 template <typename Function>
@@ -69,6 +70,8 @@ class NvmlProbe final : public GpuProbe {
       gpu.uuid = *uuid;
       gpu.total_bytes = memory.total;
       gpu.simulated = gpu.name.starts_with("PlexRL Simulated");
+      unsigned int minor = 0;
+      if (nvml_.minor != nullptr && nvml_.minor(device, &minor) == kNvmlSuccess) gpu.minor = minor;
       devices_.push_back(device);
       found.push_back(std::move(gpu));
     }
@@ -134,6 +137,7 @@ absl::StatusOr<std::unique_ptr<GpuProbe>> open_nvml() {
     return failed(path, " lacks a function that every NVML has: ", ::dlerror());
   }
   find(library, "nvmlDeviceGetComputeRunningProcesses_v3", nvml.processes);
+  find(library, "nvmlDeviceGetMinorNumber", nvml.minor);
   if (int code = nvml.init(); code != kNvmlSuccess) {
     return absl::NotFoundError(cat("no GPU: NVML (", path, ") does not start, error ", code));
   }

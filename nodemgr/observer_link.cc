@@ -106,6 +106,9 @@ bool ObserverLink::take(const std::string& line) {
     gaps_.explain(gap->second.gang, gap->second.since, causes->causes, causes->is_final);
     if (causes->is_final) told_.erase(gap);
   }
+  if (auto* openers = std::get_if<ObserverOpeners>(&*parsed)) {
+    if (on_openers_) on_openers_(std::move(*openers));
+  }
   return true;
 }
 
@@ -160,6 +163,7 @@ void ObserverLink::drop(const std::string& why) {
   waits_to_write_ = false;
   told_.clear();
   gaps_.give_up_causes();
+  if (on_openers_) on_openers_(std::nullopt);
 }
 
 }  // namespace plexrl::nodemgr

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ namespace plexrl::nodemgr {
 ///     to the observer              {"welcome": {"version": 1}}
 ///                                  {"begin": {"gap": 7, "pids": [100, 101]}}
 ///                                  {"end": {"gap": 7, "thread": 103}}
-///     from it (observer_report.h)  {"hello": …}  {"causes": …}
+///     from it (observer_report.h)  {"hello": …}  {"causes": …}  {"openers": …}
 ///
 /// A gap has a number of its own. `begin` comes when the manager knows of the gap, a grace time
 /// after it began, or when an observer connects; `end` when work is wanted again, with the thread
@@ -44,6 +45,12 @@ class ObserverLink final : public GapWatcher {
 
   void gap_began(std::uint64_t gang, Instant since) override;
   bool gap_ended(std::uint64_t gang, Instant since) override;
+
+  /// What becomes of the list of processes that have GPUs' files open; none when nobody tells it
+  /// any more.
+  void set_on_openers(std::function<void(std::optional<ObserverOpeners>)> call) {
+    on_openers_ = std::move(call);
+  }
 
   bool is_connected() const { return has_greeted_; }
   pid_t pid() const { return pid_; }
@@ -68,6 +75,7 @@ class ObserverLink final : public GapWatcher {
   ScopedFd listener_;
   SwitchLog& gaps_;
   std::function<Gang(std::uint64_t)> look_;
+  std::function<void(std::optional<ObserverOpeners>)> on_openers_;
 
   ScopedFd socket_;  ///< closed: there is no observer
   pid_t pid_ = 0;

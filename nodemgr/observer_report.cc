@@ -13,6 +13,9 @@ using Json = nlohmann::json;
 /// More than an observer has to tell of a gap; what is beyond is left out.
 constexpr std::size_t kMostCauses = 64;
 constexpr std::size_t kLongestText = 128;
+constexpr std::size_t kMostOpeners = 4096;
+constexpr std::uint64_t kHighestPid = 1 << 22;  // PID_MAX_LIMIT, proc(5)
+constexpr std::uint64_t kHighestUid = 0xffffffff;
 
 /// One printable line of a limited length.
 std::string text_in(const Json& object, const char* key) {
@@ -77,6 +80,35 @@ absl::StatusOr<ObserverLine> parse_causes(const Json& json) {
   return causes;
 }
 
+absl::StatusOr<ObserverLine> parse_openers(const Json& json) {
+  if (!json.is_array()) return invalid("openers are no list");
+  ObserverOpeners openers;
+  for (const Json& one : json) {
+    std::uint64_t pid = 0;
+    std::uint64_t uid = 0;
+    const bool is_process = one.is_object() && read_count(one, "pid", pid) &&
+                            read_count(one, "uid", uid) && pid <= kHighestPid && uid <= kHighestUid;
+    if (!is_process) return invalid("an opener has no pid or uid");
+    if (openers.processes.size() == kMostOpeners) break;
+    ObserverOpeners::Process process;
+    process.pid = static_cast<std::int64_t>(pid);
+    process.uid = static_cast<std::uint32_t>(uid);
+    process.command = text_in(one, "command");
+    const auto preloaded = one.find("preloaded");
+    process.is_preloaded =
+        preloaded != one.end() && preloaded->is_boolean() && preloaded->get<bool>();
+    if (const auto files = one.find("files"); files != one.end() && files->is_array()) {
+      for (const Json& file : *files) {
+        if (file.is_string() && process.files.size() < kMostCauses) {
+          process.files.push_back(text_in(Json{{"text", file}}, "text"));
+        }
+      }
+    }
+    openers.processes.push_back(std::move(process));
+  }
+  return openers;
+}
+
 }  // namespace
 
 absl::StatusOr<ObserverLine> parse_observer_line(const std::string& line) {
@@ -84,6 +116,7 @@ absl::StatusOr<ObserverLine> parse_observer_line(const std::string& line) {
   if (!json.is_object()) return invalid("not a JSON object");
   if (const auto hello = json.find("hello"); hello != json.end()) return parse_hello(*hello);
   if (const auto causes = json.find("causes"); causes != json.end()) return parse_causes(*causes);
+  if (const auto all = json.find("openers"); all != json.end()) return parse_openers(*all);
   return ObserverUnknown{};
 }
 

@@ -91,4 +91,19 @@ std::string user_name(uid_t uid) {
   return found->pw_name;
 }
 
+std::string owner_of(pid_t pid, const std::string& proc) {
+  struct stat info {};
+  return ::stat(cat(proc, "/", pid).c_str(), &info) == 0 ? user_name(info.st_uid) : "";
+}
+
+std::string command_of(pid_t pid, const std::string& proc) {
+  std::ifstream file(cat(proc, "/", pid, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  for (char& c : name) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return name;
+}
+
 }  // namespace plexrl::nodemgr

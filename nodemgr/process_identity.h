@@ -40,4 +40,9 @@ std::uint64_t user_namespace_of(pid_t pid, const std::string& proc = "/proc");
 
 std::string user_name(uid_t uid);
 
+/// The name of the process's user; "" when there is no such process.
+std::string owner_of(pid_t pid, const std::string& proc = "/proc");
+/// Its command's name (comm of proc(5)); "" when there is no such process.
+std::string command_of(pid_t pid, const std::string& proc = "/proc");
+
 }  // namespace plexrl::nodemgr

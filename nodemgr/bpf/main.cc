@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "nodemgr/bpf/gap_probe.h"
 #include "nodemgr/bpf/manager_link.h"
 #include "nodemgr/bpf/observed_gaps.h"
+#include "nodemgr/bpf/openers.h"
 #include "nodemgr/clock.h"
 #include "nodemgr/daemon_start.h"
 #include "nodemgr/log.h"
@@ -52,6 +54,7 @@ const std::vector<Row>& rows() {
        "the system's node manager runs as this user and has jobs of others; else only root's may",
        false},
       {"device_dir", Kind::kText, "/dev", "where GPUs' device files are", false},
+      {"look_every", Kind::kDuration, "5s", "time between two looks for who has them open", false},
       {"log",
        Kind::kText,
        "info",
@@ -74,20 +77,6 @@ void print_help() {
       "default.\n\n"
       "%s  --help, --version\n",
       nodemgr::settings::describe_flags(rows()).c_str());
-}
-
-/// nvidia0, nvidiactl, nvidia-uvm; stand-ins of these names too.
-std::vector<dev_t> gpu_devices(const std::string& folder) {
-  std::vector<dev_t> devices;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (!entry.path().filename().string().starts_with("nvidia")) continue;
-    struct stat info {};
-    if (::stat(entry.path().c_str(), &info) == 0 && S_ISCHR(info.st_mode)) {
-      devices.push_back(info.st_rdev);
-    }
-  }
-  return devices;
 }
 
 class Observer {
@@ -139,16 +128,32 @@ class Observer {
 
   absl::Status serve(ManagerLink& link) {
     if (std::string why = stranger(link); !why.empty()) return nodemgr::failed(why);
-    probe_.set_gpus(gpu_devices(values_.text("device_dir")));
+    openers_.reset();
+    look_at_ = boot_now();
     absl::Status status = link.hello(probe_.lacks());
     while (status.ok() && !stopped_) {
-      if (wait(link.fd(), gaps_.next())) status = obey(link);
+      if (wait(link.fd(), std::min(look_at_, gaps_.next().value_or(look_at_)))) status = obey(link);
+      if (status.ok()) status = look_for_openers(link);
       for (const GapReport& report : gaps_.advance(boot_now())) {
         if (status.ok()) status = link.report(report);
       }
       say_lost();
     }
     return status;
+  }
+
+  /// Now and then, who has GPUs' files open; told when it has changed.
+  absl::Status look_for_openers(ManagerLink& link) {
+    if (boot_now() < look_at_) return absl::OkStatus();
+    const GpuFiles files = gpu_files(values_.text("device_dir"));
+    std::vector<dev_t> devices;
+    for (const auto& [device, name] : files) devices.push_back(device);
+    probe_.set_gpus(devices);
+    std::vector<Opener> found = find_openers(files);
+    look_at_ = boot_now() + values_.duration("look_every");
+    if (openers_ == found) return absl::OkStatus();
+    openers_ = std::move(found);
+    return link.report(*openers_);
   }
 
   /// Why we can't work for this manager; "" if we can.
@@ -209,6 +214,8 @@ class Observer {
   int signal_fd_;
   bool stopped_ = false;
   std::uint64_t lost_ = 0;
+  std::optional<std::vector<Opener>> openers_;  ///< as told
+  std::chrono::nanoseconds look_at_{0};
 };
 
 absl::StatusOr<std::unique_ptr<GapProbe>> load_probe() {

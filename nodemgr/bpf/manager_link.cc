@@ -131,4 +131,16 @@ absl::Status ManagerLink::report(const GapReport& report) {
   return send(line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
+absl::Status ManagerLink::report(const std::vector<Opener>& openers) {
+  Json list = Json::array();
+  for (const Opener& opener : openers) {
+    list.push_back({{"pid", opener.process},
+                    {"uid", opener.user},
+                    {"command", opener.command},
+                    {"files", opener.files},
+                    {"preloaded", opener.is_preloaded}});
+  }
+  return send(Json{{"openers", list}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 }  // namespace plexrl::observer

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nodemgr/bpf/observed_gaps.h"
+#include "nodemgr/bpf/openers.h"
 #include "nodemgr/scoped_fd.h"
 
 namespace plexrl::observer {
@@ -36,6 +37,7 @@ class ManagerLink {
 
   [[nodiscard]] absl::Status hello(const std::vector<std::string>& lacks);
   [[nodiscard]] absl::Status report(const GapReport& report);
+  [[nodiscard]] absl::Status report(const std::vector<Opener>& openers);
 
  private:
   ManagerLink(nodemgr::ScopedFd socket, uid_t uid, pid_t pid)

@@ -155,7 +155,46 @@ def comes_and_goes(sandbox):
     return "the job went on, and the manager did"
 
 
-CASES = {"causes": causes, "comes_and_goes": comes_and_goes}
+def bypass(sandbox):
+    """A process that has the device files open, without PlexRL, is named as long as it has; one with PlexRL is not."""
+    skip_where_impossible(sandbox.build)
+    folder = sandbox.folder / "dev"
+    folder.mkdir()
+    # Stand-ins. Others may have one of these devices open, nobody has both.
+    for name, minor in (("nvidia0", 7), ("nvidia-uvm", 5)):
+        os.mknod(folder / name, 0o600 | 0o020000, os.makedev(1, minor))
+    sandbox.start_manager()
+    start_observer(sandbox, "--device-dir", folder, "--look-every", "50ms")
+    opens = ("import os, sys\nfiles = [os.open(sys.argv[1] + name, os.O_RDWR) for name in ('/nvidia0', '/nvidia-uvm')]\n"
+             "sys.stdin.readline()\n")
+    peer = sandbox.make_peer("job.peer")
+    job = sandbox.shared([sandbox.build / "tests/integration/programs/waits", "files", folder], "job", PLEXRL_TEST_PEER=peer,
+                         PLEXRL_TEST_BALLAST=1 << 20)
+    stranger = subprocess.Popen([sys.executable, "-c", opens, folder], stdin=subprocess.PIPE)
+    stranger.name = "stranger"
+
+    def told():
+        return sandbox.tool("plexrl-ctl", "gpus", "--json")["gpus"][0]
+
+    try:
+        wait_until(lambda: told()["bypass_pids"] != [], "somebody is named", (stranger, job), lambda: f"{told()}")
+        wait_until(lambda: (job_of(sandbox, "job") or {}).get("gap_cause") == "sleep", "the job has its files open and waits", job)
+        (row,) = told()["bypass"]
+        if row["pid"] != stranger.pid or not row["has_opened"] or row["has_memory"] or not row["command"].startswith("python"):
+            raise Failure(f"not the stranger {stranger.pid}: {row}")
+        log = sandbox.errors("nodemgr")
+        if f"a process uses a GPU without PlexRL gpu=0 pid={stranger.pid} " not in log:
+            raise Failure(f"the log does not name it:\n{log}")
+        wait_until(lambda: told()["bypass_pids"] == [stranger.pid], "nobody else is named", (stranger, job))
+    finally:
+        stranger.communicate(b"\n")
+    wait_until(lambda: told()["bypass_pids"] == [], "it is named no more", job)
+    sandbox.stop_antagonist(peer)
+    sandbox.wait(job)
+    return "who bypasses PlexRL is named by plexrl-ctl and the log, as long as it does"
+
+
+CASES = {"bypass": bypass, "causes": causes, "comes_and_goes": comes_and_goes}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 // says stop, and works again.
 //
 //   waits sleep | lock | lock_for_sleep | cpu | child | pipe | tcp PORT | epoll PORT | device PATH
+//   |
+//         files FOLDER
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <netinet/in.h>
@@ -153,6 +155,13 @@ void poll_device(const char* path) {
   while (!is_over()) poll(&device, 1, kLook.count());
 }
 
+/// As a driver has them.
+void open_files(const std::string& folder) {
+  for (const char* name : {"/nvidia0", "/nvidia-uvm"}) {
+    if (open((folder + name).c_str(), O_RDWR | O_CLOEXEC) < 0) fail(name);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -166,7 +175,8 @@ int main(int argc, char** argv) {
     CHECK(cuCtxSynchronize());
   };
   work();
-  if (way == "sleep") sleep_until_over();
+  if (way == "files") open_files(more);
+  if (way == "sleep" || way == "files") sleep_until_over();
   if (way == "lock") wait_for_lock();
   if (way == "lock_for_sleep") wait_for_sleeper();
   if (way == "cpu") compute();

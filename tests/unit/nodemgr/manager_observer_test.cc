@@ -118,6 +118,43 @@ TEST_F(ManagerObserverTest, IsToldOfGapsAndTheirCausesAreShownAndTraced) {
   EXPECT_EQ(gaps()[0].causes(0).time_ns(), 900u);
 }
 
+TEST_F(ManagerObserverTest, WhoHasAGpuOpenWithoutPlexrlIsNamed) {
+  const FakeJob job_a = admit(200 * kMiB, "a");
+  FakeProcess process = join_with(job_a, {0}, 100 * kMiB);
+  const auto opener = [](std::int64_t pid, std::vector<std::string> files, bool preloaded = false) {
+    return json{{"pid", pid},
+                {"uid", 0},
+                {"command", "stranger"},
+                {"files", std::move(files)},
+                {"preloaded", preloaded}};
+  };
+  const auto bypass = [&] { return admin("gpus")["gpus"][0]["bypass"]; };
+  {
+    Observer observer = connect();
+    observer.say(
+        {{"openers",
+          {opener(3000001, {"nvidia-uvm", "nvidia0", "nvidiactl"}),
+           opener(3000002, {"nvidia0", "nvidiactl"}), opener(3000003, {"nvidia-uvm", "nvidia1"}),
+           opener(3000004, {"nvidia-uvm", "nvidia0"}, true),
+           opener(process.peer.pid(), {"nvidia-uvm", "nvidia0"})}}});
+    pump();
+    ASSERT_EQ(bypass().size(), 1u) << bypass();
+    EXPECT_EQ(bypass()[0]["pid"], 3000001);
+    EXPECT_EQ(bypass()[0]["command"], "stranger");
+    EXPECT_EQ(bypass()[0]["has_opened"], true);
+    EXPECT_EQ(bypass()[0]["has_memory"], false);
+    EXPECT_EQ(admin("gpus")["gpus"][0]["bypass_pids"], json::array({3000001}));
+    observer.say({{"openers", json::array()}});
+    pump();
+    EXPECT_EQ(bypass(), json::array());
+    observer.say({{"openers", {opener(3000001, {"nvidia-uvm", "nvidia0"})}}});
+    pump();
+    EXPECT_EQ(bypass().size(), 1u);
+  }
+  pump();
+  EXPECT_EQ(bypass(), json::array()) << "nobody tells it any more";
+}
+
 TEST_F(ManagerObserverTest, WhoComesLateIsToldOfTheGapsThatAreOpen) {
   const FakeJob job_a = admit(200 * kMiB, "a");
   FakeProcess process = join_with(job_a, {0}, 100 * kMiB);

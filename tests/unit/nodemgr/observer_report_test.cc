@@ -22,6 +22,19 @@ TEST(ObserverReport, CausesAreRead) {
   EXPECT_EQ(causes.causes[1].detail, "");
 }
 
+TEST(ObserverReport, OpenersAreRead) {
+  const auto line = parse_observer_line(
+      R"({"openers":[{"pid":7,"uid":1000,"command":"x","files":["nvidia0"],"preloaded":true}]})");
+  ASSERT_TRUE(line.ok());
+  const auto& openers = std::get<ObserverOpeners>(*line);
+  ASSERT_EQ(openers.processes.size(), 1u);
+  EXPECT_EQ(openers.processes[0].pid, 7);
+  EXPECT_EQ(openers.processes[0].uid, 1000u);
+  EXPECT_EQ(openers.processes[0].command, "x");
+  EXPECT_EQ(openers.processes[0].files, std::vector<std::string>{"nvidia0"});
+  EXPECT_TRUE(openers.processes[0].is_preloaded);
+}
+
 TEST(ObserverReport, HelloIsRead) {
   const auto line = parse_observer_line(R"({"hello":{"version":1,"lacks":["locks",5,"pipes"]}})");
   ASSERT_TRUE(line.ok());
@@ -36,11 +49,13 @@ TEST(ObserverReport, WhatALaterOneSendsIsPassedOver) {
 }
 
 TEST(ObserverReport, NonsenseIsRefused) {
-  for (const char* line : {"", "7", "{", R"({"hello":7})", R"({"hello":{"version":-1}})",
-                           R"({"causes":[]})", R"({"causes":{"gap":"7","causes":[]}})",
-                           R"({"causes":{"gap":7}})", R"({"causes":{"gap":7,"causes":[7]}})",
-                           R"({"causes":{"gap":7,"causes":[{"cause":"cpu","time_ns":-1}]}})",
-                           R"({"causes":{"gap":7,"causes":[{"time_ns":1}]}})"}) {
+  for (const char* line :
+       {"", "7", "{", R"({"hello":7})", R"({"hello":{"version":-1}})", R"({"causes":[]})",
+        R"({"openers":7})", R"({"openers":[7]})", R"({"openers":[{"pid":1}]})",
+        R"({"openers":[{"pid":99999999999,"uid":0}]})", R"({"causes":{"gap":"7","causes":[]}})",
+        R"({"causes":{"gap":7}})", R"({"causes":{"gap":7,"causes":[7]}})",
+        R"({"causes":{"gap":7,"causes":[{"cause":"cpu","time_ns":-1}]}})",
+        R"({"causes":{"gap":7,"causes":[{"time_ns":1}]}})"}) {
     EXPECT_FALSE(parse_observer_line(line).ok()) << line;
   }
 }
