@@ -1,5 +1,7 @@
 #include "tools/simgpu/driver/call_scope.h"
 
+#include <pthread.h>
+
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -16,6 +18,7 @@ std::atomic<bool> held{false};
 struct ThreadCalls;
 std::mutex threads_mutex;
 auto& threads = *new std::set<ThreadCalls*>;
+thread_local ThreadCalls* of_this_thread = nullptr;  ///< to be asked for without making one
 
 /// How deep one thread is inside the driver; nobody else writes it.
 struct ThreadCalls {
@@ -23,14 +26,26 @@ struct ThreadCalls {
   ThreadCalls() {
     const std::lock_guard lock(threads_mutex);
     threads.insert(this);
+    of_this_thread = this;
   }
   ~ThreadCalls() {
     const std::lock_guard lock(threads_mutex);
     threads.erase(this);
+    of_this_thread = nullptr;
   }
 };
 
 thread_local ThreadCalls calls;
+
+/// A child of fork has its calling thread only, whose end takes the mutex; another thread of the
+/// parent may come or go just then. Since the library was loaded, so that it is locked after all
+/// that fork waits for in it: nothing is waited for while it is held.
+[[maybe_unused]] const int at_fork = pthread_atfork(
+    [] { threads_mutex.lock(); }, [] { threads_mutex.unlock(); },
+    [] {
+      std::erase_if(threads, [](const ThreadCalls* one) { return one != of_this_thread; });
+      threads_mutex.unlock();
+    });
 
 /// A child of fork finds no driver, and one that leaves answers no more: neither is held.
 bool must_wait() { return held.load() && is_ready(); }
