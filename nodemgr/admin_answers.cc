@@ -33,6 +33,9 @@ Json manager_json(const AdminContext& context) {
   json["host_budget_bytes"] = node.ledger.host_budget();
   json["host_promised_bytes"] = node.ledger.host_needed();
   json["host_used_bytes"] = node.slabs->bytes_in_use();
+  json["disk_budget_bytes"] = node.ledger.disk();
+  json["disk_used_bytes"] = node.disk != nullptr ? node.disk->store().bytes_in_use() : 0;
+  json["disk_dir"] = node.disk != nullptr ? Json(node.disk->folder()) : Json(nullptr);
   json["draining"] = node.draining;
   json["observer"] = nullptr;
   if (context.observer != nullptr && context.observer->is_connected()) {

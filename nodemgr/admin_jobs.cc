@@ -153,6 +153,7 @@ Json job_json(const AdminContext& context, const Job& job) {
   }
   std::uint64_t resident = 0;
   std::uint64_t host = 0;
+  std::uint64_t disk = 0;
   std::uint64_t fixed = 0;
   for (SessionKey key : job.sessions) {
     auto it = node.sessions.find(key);
@@ -160,6 +161,7 @@ Json job_json(const AdminContext& context, const Job& job) {
     for (const auto& [gpu, memory] : it->second->memory) {
       resident += memory.resident;
       host += memory.host;
+      disk += memory.disk;
       (it->second->away ? host : fixed) +=
           node.ledger.unpageable(key, gpu) + node.overhead_of(*it->second, gpu);
     }
@@ -177,7 +179,7 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["promised_bytes"] = job.admitted ? Json(job.promised_bytes) : Json(nullptr);
   json["hbm_bytes"] = resident + fixed;
   json["host_bytes"] = host;
-  json["disk_bytes"] = 0;
+  json["disk_bytes"] = disk;
   json["unpageable_bytes"] = fixed;
   json["limit_bytes"] = nullptr;
   const Usage::JobFigures usage = node.usage.job(job.key, now);

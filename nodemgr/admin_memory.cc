@@ -73,6 +73,8 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
       add(kKindNames[kind], bytes.pinned_bytes, "hbm", "pinned",
           field_text(memory.pageable->pinned_reason));
       add(kKindNames[kind], bytes.host_bytes, "host", "yes", nullptr);
+      add(kKindNames[kind], memory.disk_kinds[static_cast<std::size_t>(kind)], "disk", "yes",
+          nullptr);
       add(kKindNames[kind], bytes.unbacked_bytes, "unbacked", "yes", nullptr);
     }
   } else {

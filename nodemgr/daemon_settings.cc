@@ -23,8 +23,9 @@ const std::vector<settings::Row>& rows() {
       {"host.budget", Kind::kBytes, "0",
        "host memory for evicted bytes; 0: 80 % of what is available"},
       {"disk.budget", Kind::kBytes, "0",
-       "disk space for evicted bytes; not used yet: leave it at 0"},
-      {"disk.dir", Kind::kText, "", "folder for evicted bytes; not used yet"},
+       "disk space for evicted bytes that find no host memory; 0: none go to disk"},
+      {"disk.dir", Kind::kText, "",
+       "folder for them, on a local disk; else spill/ in the state folder"},
       {"trace.dir", Kind::kText, "", "folder of traces; else trace/ in the state folder"},
       {"trace.max_bytes", Kind::kBytes, "1GiB", "size of all traces together"},
       {"trace.max_age", Kind::kDuration, "30d", "traces older than this are removed"},
@@ -115,9 +116,6 @@ absl::Status check_ranges(const settings::Values& values) {
   if (values.duration("policy.drain_budget").count() <= 0) {
     return invalid("policy.drain_budget must be more than 0");
   }
-  if (values.bytes("disk.budget") != 0) {
-    return invalid("disk.budget: this version does not page to disk: leave it at 0");
-  }
   return absl::OkStatus();
 }
 
@@ -147,7 +145,6 @@ struct Reserved {
   const char* why;
 };
 constexpr Reserved kReserved[] = {
-    {"disk.dir", "this version does not page to disk"},
     {"policy.join_wait", "this version does not join gangs for a collective"},
 };
 

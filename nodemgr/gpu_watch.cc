@@ -102,8 +102,8 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   const std::uint64_t managed =
       memory.resident + node_.ledger.unpageable(session.id, gpu) - accounted;
   // A charge comes before the memory, the report of it after.
-  bool reported =
-      memory.resident + memory.host + memory.unbacked == node_.ledger.pageable(session.id, gpu);
+  bool reported = memory.resident + memory.host + memory.disk + memory.unbacked ==
+                  node_.ledger.pageable(session.id, gpu);
   bool same = memory.driver_bytes == driver_bytes && memory.accounted == accounted;
   memory.driver_bytes = driver_bytes;
   memory.accounted = accounted;

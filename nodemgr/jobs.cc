@@ -141,6 +141,7 @@ void Jobs::refuse(Client& client, std::uint64_t request, const Job& job, const s
 }
 
 void Jobs::try_admit(Job& job, std::uint64_t request) {
+  node_.look_at_disk();
   Admission admission = node_.ledger.judge(job.gpus, job.wanted_bytes, job.overhead);
   if (node_.draining && !admission.never) {
     admission.fits = false;

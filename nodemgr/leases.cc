@@ -327,16 +327,17 @@ void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
   LeaseGang* gang = gang_of(session);
   if (gang == nullptr || loaded.epoch != session.granted) return;
   paging_.loaded(session, loaded, gang->gpus, boot_now());
-  wire::Paged more = std::exchange(session.paged[1], {});
+  const wire::Paged more = std::exchange(session.paged[1], {});
+  const wire::DiskPaged disk = std::exchange(session.disk_paged[1], {});
   if (session.loaded) return;
   session.loaded = true;
   count_loaded(session, loaded);
   for (auto& [gpu, memory] : session.memory) {
     memory.resident = node_.ledger.pageable(session.id, gpu);
-    memory.host = 0;
+    memory.host = memory.disk = 0;
     memory_event(*gang, gpu);
   }
-  switches_.loaded(gang->gpus, loaded, more);
+  switches_.loaded(gang->gpus, loaded, more, disk);
   gang->loaded_bytes += static_cast<std::int64_t>(std::min(loaded.moved_bytes, 1ul << 50));
   gang->load_blocked = std::max(gang->load_blocked, from_wire(loaded.blocked_ns));
   if (gang->loading) {
@@ -405,11 +406,15 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
   memory->second.resident =
       untold ? before - std::min(before, evicted.freed_bytes) : evicted.resident_bytes;
   std::uint64_t in_host = evicted.moved_bytes + session.paged[0].unchanged_bytes;
+  const std::uint64_t on_disk = std::min(in_host, session.disk_paged[0].bytes);
+  in_host -= on_disk;
   memory->second.host += std::min(in_host, before);  // until its next report
+  memory->second.disk += std::min(on_disk, before);
   memory_event(*gang, gpu);
   auto now = boot_now();
   paging_.evicted(session, evicted, now);
   session.paged[0] = {};
+  session.disk_paged[0] = {};
   node_.usage.moved_out(gpu, evicted.moved_bytes, not_after(now, evicted.start_ns),
                         not_after(now, evicted.end_ns));
   auto eviction = gang->evictions.find(gpu);

@@ -75,6 +75,36 @@ std::uint64_t Ledger::held_in_host() const {
   return sum;
 }
 
+std::uint64_t Ledger::fixed_in_host() const {
+  std::uint64_t sum = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    for (const auto& [session, account] : gpu.accounts) {
+      if (account.place != Place::kHere) sum += booked(gpu, account) + account.unpageable;
+    }
+  }
+  return sum;
+}
+
+std::uint64_t Ledger::staging(std::uint64_t more) const {
+  if (staging_each_ == 0) return 0;
+  std::set<SessionKey> processes;
+  std::set<JobKey> present;
+  for (const auto& [index, gpu] : gpus_) {
+    for (const auto& [session, account] : gpu.accounts) {
+      processes.insert(session);
+      present.insert(account.job);
+    }
+  }
+  std::uint64_t count = processes.size() + more;
+  for (const auto& [key, job] : jobs_) count += present.count(key) == 0 ? 1 : 0;
+  return count * staging_each_;
+}
+
+bool Ledger::has_room_outside(std::uint64_t bytes, std::uint64_t more) const {
+  const std::uint64_t staged = staging(more);
+  return staged <= host_budget_ && bytes <= host_budget_ - staged + disk_;
+}
+
 void Ledger::place(const std::set<SessionKey>& sessions, Place place) {
   for (auto& [index, gpu] : gpus_) {
     for (auto& [session, account] : gpu.accounts) {
@@ -86,7 +116,9 @@ void Ledger::place(const std::set<SessionKey>& sessions, Place place) {
 bool Ledger::can_leave(const std::set<SessionKey>& sessions) const {
   Ledger then = *this;
   then.place(sessions, Place::kLeaving);
-  return then.host_needed() <= host_budget_;
+  // What the driver takes off a GPU does not go to disk.
+  const std::uint64_t fixed = then.fixed_in_host() + staging(0);
+  return then.has_room_outside(then.host_needed(), 0) && (disk_ == 0 || fixed <= host_budget_);
 }
 
 bool Ledger::can_return(const std::set<SessionKey>& sessions) const {
@@ -185,15 +217,22 @@ Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted, std::uint64_t 
     bool asked = (gpus >> index & 1) != 0;
     host += host_needed_on(gpu, index, asked ? least.promised + own : 0);
   }
-  if (host > host_budget_) {
+  if (!has_room_outside(host, 1)) {
     least.fits = false;
     least.needed = host;
-    least.available = host_budget_;
-    least.text =
-        cat("host memory: all promises together need ", size(host),
-            " outside HBM, the "
-            "budget is ",
-            size(host_budget_), ": raise [host] budget, lower --memory, or wait for a job to end");
+    least.available = less(host_budget_, staging(1)) + disk_;
+    least.text = staging_each_ != 0
+                     ? cat("host memory and disk: all promises together need ", size(host),
+                           " outside HBM; there are ", size(host_budget_), " of host memory, ",
+                           size(staging(1)), " of it for the way to the disk, and ", size(disk_),
+                           " of disk: raise [host] budget or [disk] budget, lower --memory, or "
+                           "wait for a job "
+                           "to end")
+                     : cat("host memory: all promises together need ", size(host),
+                           " outside HBM, the "
+                           "budget is ",
+                           size(host_budget_),
+                           ": raise [host] budget, lower --memory, or wait for a job to end");
   }
   return least;
 }

@@ -9,9 +9,9 @@
 ///
 /// On each GPU: the largest promise of any one job + the overheads of all processes + the
 /// unpageable bytes of the other jobs ≤ usable HBM, so that any job fits when the others are
-/// evicted. On the node: what promises and overheads exceed HBM by ≤ host budget, so that the
-/// others can be evicted. (A gang's promise on a GPU is its job's: the processes of a job that
-/// share a GPU are one gang.)
+/// evicted. On the node: what promises and overheads exceed HBM by ≤ host budget, less a staging
+/// slab for each process where there is a disk, + disk, so that the others can be evicted. (A
+/// gang's promise on a GPU is its job's: the processes of a job that share a GPU are one gang.)
 namespace plexrl::nodemgr {
 
 using JobKey = std::uint64_t;      ///< of the daemon, never reused
@@ -34,6 +34,11 @@ class Ledger {
   void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others = 0,
                std::uint64_t most = 0);
   void set_host_budget(std::uint64_t bytes) { host_budget_ = bytes; }
+  /// `bytes` on disk may be promised, for which each process needs `staging` bytes of host memory.
+  void set_disk(std::uint64_t bytes, std::uint64_t staging) {
+    disk_ = bytes;
+    staging_each_ = staging;
+  }
 
   /// Asks for `wanted` bytes on each GPU of the mask (0: what is left when neighbours' overheads
   /// are set aside), for a job whose processes are known to need `overhead` each (0: not known).
@@ -82,8 +87,11 @@ class Ledger {
   /// came than was foreseen.
   bool holds_promises(int gpu) const;
   std::uint64_t host_budget() const { return host_budget_; }
-  /// Of host memory, what the promises need when all are full.
+  std::uint64_t disk() const { return disk_; }
+  /// Outside of HBM, what the promises need when all are full.
   std::uint64_t host_needed() const;
+  /// Of processes that are checkpointed or about to be, what can't be on disk.
+  std::uint64_t fixed_in_host() const;
 
  private:
   struct Account {
@@ -112,6 +120,10 @@ class Ledger {
   std::uint64_t unpageable_of(const Gpu& gpu, JobKey job) const;
   bool leaves_promises_good(const Gpu& gpu, int index, JobKey job, std::uint64_t more) const;
   std::uint64_t held_in_host() const;
+  /// Of host memory, for the processes there are and `more`: at least one for each job.
+  std::uint64_t staging(std::uint64_t more) const;
+  /// Whether so much outside of HBM has room when `more` processes come.
+  bool has_room_outside(std::uint64_t bytes, std::uint64_t more) const;
   static std::uint64_t unpageable_in_hbm(const Account& account);
   /// `more`: a promise, and the overhead that comes with it.
   std::uint64_t host_needed_on(const Gpu& gpu, int index, std::uint64_t more) const;
@@ -120,6 +132,8 @@ class Ledger {
   std::map<int, Gpu> gpus_;
   std::map<JobKey, Job> jobs_;
   std::uint64_t host_budget_ = 0;
+  std::uint64_t disk_ = 0;
+  std::uint64_t staging_each_ = 0;
 };
 
 }  // namespace plexrl::nodemgr

@@ -54,6 +54,9 @@ NodeOptions options_from(const settings::Values& values) {
   options.gpu_overhead = values.bytes("gpu.overhead");
   options.host_budget = values.bytes("host.budget");
   if (options.host_budget == 0) options.host_budget = default_host_budget();
+  options.disk_budget = values.bytes("disk.budget");
+  options.disk_folder =
+      values.is_set("disk.dir") ? values.text("disk.dir") : cat(options.state_dir, "/spill");
   options.grace = values.duration("policy.grace");
   options.drain_budget = values.duration("policy.drain_budget");
   options.checkpoint_after = values.duration("policy.checkpoint_after");
@@ -100,6 +103,8 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::start(const settings::Values& 
   if (status.ok()) status = manager->take_gpus(values);
   if (!status.ok()) return status;
   manager->start_parts(values);
+  status = manager->open_disk();
+  if (!status.ok()) return status;
   // Clients come last, when everything they may ask for is there.
   status = manager->open_sockets(std::move(sockets));
   if (!status.ok()) return status;
@@ -163,6 +168,27 @@ void Manager::open_accounts() {
   node_.accounts_problem = message_of(accounts.status());
   log_line(LogLevel::kWarning, "accounts",
            cat(node_.accounts_problem, ": plexrl-ctl usage has nothing to tell"));
+}
+
+absl::Status Manager::open_disk() {
+  // Without a budget for more, what earlier managers wrote for processes that live is still read.
+  const bool has_files = std::any_of(node_.sessions.begin(), node_.sessions.end(),
+                                     [](const auto& one) { return one.second->spill_inode != 0; });
+  if (node_.options.disk_budget == 0 && !has_files) return absl::OkStatus();
+  auto tier = DiskTier::open({node_.options.disk_folder, node_.options.disk_budget,
+                              static_cast<std::uint32_t>(node_.generation)});
+  if (!tier.ok()) return tier.status();
+  node_.disk = *std::move(tier);
+  node_.look_at_disk();
+  node_.set_staging_aside();
+  node_.loop.watch(node_.disk->store().event_fd(), EPOLLIN,
+                   [this](std::uint32_t) { sessions_->hand_out_moves(); });
+  log_line(LogLevel::kInfo, "disk",
+           cat("folder='", node_.disk->folder(), "' bytes=", node_.ledger.disk()));
+  if (!node_.disk->warning().empty()) {
+    log_line(LogLevel::kWarning, "disk", node_.disk->warning());
+  }
+  return absl::OkStatus();
 }
 
 void Manager::size_chunks() {
@@ -446,6 +472,13 @@ void Manager::reload(const settings::Values& values) {
   node_.options.checkpoint_after = fresh.checkpoint_after;
   node_.ledger.set_host_budget(fresh.host_budget);
   node_.slabs->set_budget(fresh.host_budget);
+  if (node_.disk != nullptr && fresh.disk_folder == node_.options.disk_folder) {
+    node_.disk->set_budget(fresh.disk_budget);
+    node_.look_at_disk();
+  } else if (fresh.disk_budget != node_.options.disk_budget) {
+    // Processes that have joined do not know of it.
+    log_line(LogLevel::kWarning, "disk", "disk.budget and disk.dir change at the next start");
+  }
   node_.trace->set_limits(values.bytes("trace.max_bytes"),
                           as_seconds(values.duration("trace.max_age")));
   leases_->set_config(policy_config(values));

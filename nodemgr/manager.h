@@ -73,6 +73,7 @@ class Manager {
   absl::Status open_sockets(PassedSockets sockets);
   void start_parts(const settings::Values& values);
   void open_accounts();
+  absl::Status open_disk();
   void size_chunks();
   void keep_time();
   void keep_what_was_learned();

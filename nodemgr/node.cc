@@ -109,6 +109,17 @@ void Node::publish_may_leave(const Session& session) {
   store(page->may_leave_bytes, sum);
 }
 
+void Node::set_staging_aside() {
+  if (disk == nullptr || slabs == nullptr) return;
+  std::uint64_t count = 0;
+  for (const auto& [id, session] : sessions) count += session->has_brought_staging ? 0 : 1;
+  slabs->set_aside(count * staging_bytes());
+}
+
+void Node::look_at_disk() {
+  if (disk != nullptr) ledger.set_disk(disk->usable(), staging_bytes());
+}
+
 void Node::set_others(int index, std::uint64_t others) {
   NodeGpu& gpu = gpus.at(index);
   gpu.others = others;

@@ -13,6 +13,7 @@
 #include "nodemgr/accounts.h"
 #include "nodemgr/client.h"
 #include "nodemgr/clock.h"
+#include "nodemgr/disk_tier.h"
 #include "nodemgr/event_loop.h"
 #include "nodemgr/gpu_probe.h"
 #include "nodemgr/journal.h"
@@ -70,9 +71,10 @@ struct Job {
 
 /// A process's memory on one GPU, as it reported it. The charged figures are the ledger's.
 struct SessionMemory {
-  std::uint64_t resident = 0, host = 0, unbacked = 0;
+  std::uint64_t resident = 0, host = 0, disk = 0, unbacked = 0;
   std::uint64_t coming = 0;  ///< asked for by kPrefetch, which is not answered yet
   std::array<std::uint64_t, wire::kMemoryKinds> kinds{};  ///< the driver's own; [0] all pageable
+  std::array<std::uint64_t, wire::kMemoryKinds> disk_kinds{};  ///< of `disk`, as said last
   /// What is pageable by kind; none from a process of an older version, which has kAlloc only.
   std::optional<wire::Kinds> pageable;
 
@@ -115,7 +117,11 @@ struct Session {
   bool busy = false;
   std::chrono::nanoseconds edge{0};
 
-  wire::Paged paged[2]{};  ///< said before the kEvicted [0] or kLoaded [1] that is to come
+  wire::Paged paged[2]{};           ///< said before the kEvicted [0] or kLoaded [1] that is to come
+  wire::DiskPaged disk_paged[2]{};  ///< likewise
+
+  std::uint64_t spill_inode = 0;     ///< of its file, as the journal knows it; 0: it has none
+  bool has_brought_staging = false;  ///< it has a staging slab of an earlier manager
 
   // After a restart of the manager.
   bool awaited = false;        ///< the journal names it and it has not answered
@@ -166,6 +172,8 @@ struct NodeOptions {
   std::uint64_t gpu_memory = 0;    ///< 0: all
   std::uint64_t gpu_overhead = 0;  ///< 0: by size of the GPU
   std::uint64_t host_budget = 0;
+  std::uint64_t disk_budget = 0;  ///< 0: no disk tier
+  std::string disk_folder;
   std::chrono::nanoseconds grace{}, drain_budget{}, checkpoint_after{};
   /// A checkpointed job that may come back waits for so long until the driver shows more room.
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
@@ -205,6 +213,7 @@ struct Node {
   std::string accounts_problem;        ///< why nothing can be written there; "": it can
   std::unique_ptr<Profiles> profiles;
   std::unique_ptr<Slabs> slabs;
+  std::unique_ptr<DiskTier> disk;  ///< null: there is none
   std::unique_ptr<Journal> journal;
   std::unique_ptr<TraceWriter> trace;
   bool journal_failed = false;
@@ -236,6 +245,12 @@ struct Node {
   void publish(const Job& job);
   /// Writes the sum of `may_leave` to the process's control page.
   void publish_may_leave(const Session& session);
+  /// Of each process, with a disk tier.
+  std::uint64_t staging_bytes() const { return wire::kDiskSlots * chunk_bytes; }
+  /// A process has come or gone: host memory that its way to the disk needs.
+  void set_staging_aside();
+  /// Tells the ledger what of the disk can be promised now.
+  void look_at_disk();
   /// What others use was measured: sets `usable` and tells the ledger.
   void set_others(int gpu, std::uint64_t others);
 };

@@ -31,7 +31,9 @@ void take_times(TracePaging& record, std::uint64_t start_ns, std::uint64_t end_n
   record.end_ns = std::clamp(end_ns, record.start_ns, ns(now));
 }
 
-void take_more(TracePaging& record, const wire::Paged& more) {
+void take_more(TracePaging& record, const wire::Paged& more, const wire::DiskPaged& disk) {
+  record.disk_bytes = disk.bytes;
+  record.disk_ns = disk.wait_ns;
   record.repeated_bytes = more.repeated_bytes;
   record.unchanged_bytes = more.unchanged_bytes;
   record.hash_ns = more.hash_ns;
@@ -59,9 +61,9 @@ void PagingLog::evicted(const Session& session, const wire::Evicted& evicted, In
   record.outcome = evicted.failed != 0 ? "failed" : "done";
   record.out_bytes = evicted.moved_bytes;
   record.untouched_bytes = evicted.untouched_bytes;
-  take_more(record, session.paged[0]);
+  take_more(record, session.paged[0], session.disk_paged[0]);
   trace_.add(record);
-  switches_.evicted(answered.for_switch, evicted, session.paged[0], now);
+  switches_.evicted(answered.for_switch, evicted, session.paged[0], now, session.disk_paged[0]);
 }
 
 void PagingLog::loading(const Session& session, std::uint64_t gpus, wire::Epoch epoch,
@@ -84,7 +86,7 @@ void PagingLog::loaded(const Session& session, const wire::Loaded& loaded, std::
   record.outcome = "done";
   record.in_bytes = loaded.moved_bytes;
   record.untouched_bytes = loaded.zero_bytes;
-  take_more(record, session.paged[1]);
+  take_more(record, session.paged[1], session.disk_paged[1]);
   trace_.add(record);
 }
 

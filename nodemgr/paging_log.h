@@ -32,7 +32,7 @@ class PagingLog {
   /// kEvict was sent, for the change of holder `for_switch` (SwitchLog::evicting).
   void evicting(const Session& session, int gpu, wire::Epoch last_lease, std::uint64_t for_switch,
                 Instant now);
-  /// Here and in `loaded` the session's `paged` has the rest.
+  /// Here and in `loaded` the session's `paged` and `disk_paged` have the rest.
   void evicted(const Session& session, const wire::Evicted& evicted, Instant now);
 
   /// kGrant was sent and the process has to load. One that is asked anew begins again.

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "nodemgr/checkpoints.h"
+#include "nodemgr/disk_requests.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/job_processes.h"
 #include "nodemgr/log.h"
@@ -36,6 +37,7 @@ struct Replay {
     JournalRecord record;
     std::map<std::string, JournalRecord> gpus;  ///< the last "attach" of each
     std::string place;                          ///< "leaving", "away"; else it is on its GPUs
+    std::uint64_t spill_inode = 0;
   };
   std::map<std::uint64_t, Process> processes;
   std::map<wire::Epoch, JournalRecord> grants;  ///< not revoked
@@ -62,6 +64,9 @@ struct Replay {
           continue;
         process.place = record["place"];
       }
+    } else if (record.kind == "spill") {
+      auto it = processes.find(record.number("session"));
+      if (it != processes.end()) it->second.spill_inode = record.number("inode");
     } else if (record.kind == "process_end") {
       processes.erase(record.number("session"));
     } else if (record.kind == "grant") {
@@ -101,7 +106,9 @@ void bring_back(const Replay& replay, Node& node, Jobs& jobs, Sessions& sessions
   std::map<std::string, std::vector<std::unique_ptr<Session>>> living;
   for (const auto& [id, process] : replay.processes) {
     std::unique_ptr<Session> session = session_from(process.record);
-    if (session != nullptr) living[process.record["job"]].push_back(std::move(session));
+    if (session == nullptr) continue;
+    session->spill_inode = process.spill_inode;
+    living[process.record["job"]].push_back(std::move(session));
   }
   for (const auto& [id, record] : replay.jobs) {
     std::unique_ptr<Job> job = job_from(record);
@@ -192,6 +199,7 @@ std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases) {
     for (const auto& [gpu, memory] : session->memory) {
       records.push_back(attach_record(node, *session, gpu));
     }
+    if (session->spill_inode != 0) records.push_back(spill_record(id, session->spill_inode));
     if (session->off_gpu) {
       records.push_back(place_record({id}, session->away ? "away" : "leaving"));
     }

@@ -1,5 +1,6 @@
 // What processes ask for and report. Every figure in a message is checked before it is used.
 #include <algorithm>
+#include <numeric>
 
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
@@ -28,12 +29,19 @@ void malformed(Session& session, const Packet& packet, const std::string& why) {
 void Sessions::message(Client& client, const Packet& packet) {
   Session& session = *client.session;
   if (session.awaited && packet.type != wire::Type::kResumeState &&
-      packet.type != wire::Type::kSlabsHeld) {
+      packet.type != wire::Type::kSlabsHeld && packet.type != wire::Type::kDiskHeld &&
+      packet.type != wire::Type::kDiskDiscard) {
     resumed(session);
   }
   if (Exports::is_for_me(packet.type)) {
     if (!exports_.handle(session, packet))
       malformed(session, packet, "of shared memory: wrong size or figure");
+    return;
+  }
+  if (DiskRequests::is_for_me(packet.type)) {
+    if (!disk_requests_.handle(session, packet)) {
+      malformed(session, packet, "of the disk tier: wrong size, figure, descriptor or moment");
+    }
     return;
   }
   switch (packet.type) {
@@ -53,6 +61,12 @@ void Sessions::message(Client& client, const Packet& packet) {
       return slab_request(session, packet);
     case wire::Type::kSlabReturn:
       return slab_return(session, packet);
+    case wire::Type::kDiskStaging:
+      return disk_staging(session, packet);
+    case wire::Type::kDiskReport:
+      return disk_report(session, packet);
+    case wire::Type::kDiskPaged:
+      return disk_paged(session, packet);
     case wire::Type::kSlabsHeld:
       return slabs_held(session, packet);
     case wire::Type::kResumeState:
@@ -180,12 +194,14 @@ void Sessions::memory_report(Session& session, const Packet& packet) {
   memory.resident = body.resident_bytes;
   memory.host = body.host_bytes;
   memory.unbacked = body.unbacked_bytes;
+  memory.disk =
+      std::accumulate(memory.disk_kinds.begin(), memory.disk_kinds.end(), std::uint64_t{0});
   std::copy(std::begin(body.kind_bytes), std::end(body.kind_bytes), memory.kinds.begin());
   for (std::uint64_t& bytes : memory.kinds) bytes = std::min(bytes, kMaxBytes);
   leases_.memory_changed(session, gpu);
   node_.trace->add(TraceMemory{id_text(session.job->id), session.id, session.gang, gpu,
                                memory.resident, memory.host, memory.unbacked,
-                               node_.ledger.unpageable(session.id, gpu)});
+                               node_.ledger.unpageable(session.id, gpu), memory.disk});
 }
 
 void Sessions::kinds(Session& session, const Packet& packet) {
@@ -214,6 +230,31 @@ void Sessions::slab_return(Session& session, const Packet& packet) {
     return malformed(session, packet, cat("kSlabReturn: slab ", body.id, " is not this process's"));
   }
   slab_requests_.given_back(session);
+}
+
+void Sessions::disk_staging(Session& session, const Packet& packet) {
+  wire::SlabRequest body{};
+  const bool good =
+      packet.read(body) && node_.disk != nullptr && body.bytes == node_.staging_bytes();
+  if (!good) return malformed(session, packet, "kDiskStaging: wrong size or figure");
+  node_.slabs->ask_staging(session.id, session.job->key, body.bytes, packet.request);
+}
+
+void Sessions::disk_report(Session& session, const Packet& packet) {
+  wire::DiskReport body{};
+  bool good = packet.read(body) && has_gpu(session, body.gpu);
+  for (std::uint64_t bytes : body.kind_bytes) good = good && bytes <= kMaxBytes;
+  if (!good) return malformed(session, packet, "kDiskReport: wrong size, GPU or figure");
+  SessionMemory& memory = session.memory[static_cast<int>(body.gpu)];
+  std::copy(std::begin(body.kind_bytes), std::end(body.kind_bytes), memory.disk_kinds.begin());
+}
+
+void Sessions::disk_paged(Session& session, const Packet& packet) {
+  wire::DiskPaged body{};
+  if (!packet.read(body) || body.is_load > 1 || body.bytes > kMaxBytes) {
+    return malformed(session, packet, "kDiskPaged: wrong size or figure");
+  }
+  session.disk_paged[body.is_load] = body;
 }
 
 void Sessions::slabs_held(Session& session, const Packet& packet) {

@@ -86,7 +86,9 @@ void Sessions::hello(Client& client, const Packet& packet) {
   }
   client.session = session;
   session->client = &client;
-  session->features = hello.features & kFeatures;
+  const std::uint64_t disk = node_.disk != nullptr ? std::uint64_t{wire::kFeatureDisk} : 0;
+  session->features = hello.features & (kFeatures | disk);
+  node_.set_staging_aside();
   welcome(client, *session, packet.request);
   // One with a shim from before kSharesTold never says it; what it shares nobody waits for.
   if (again) session->shares_untold = (session->features & wire::kFeatureSharesTold) != 0;
@@ -205,6 +207,7 @@ void Sessions::exiting(Job& job) {
 void Sessions::disconnected(Session& session) {
   session.client = nullptr;
   slab_requests_.forget(session.id);
+  disk_requests_.forget(session.id);
   if (has_ended(session.pidfd) || is_replaced(session)) return ended(session.id);
   leases_.lost(session);
   leases_.step();
@@ -256,6 +259,8 @@ void Sessions::ended(SessionKey id) {
   node_.ledger.detach(id);
   exports_.session_gone(*session);
   node_.slabs->drop_session(id);
+  disk_requests_.ended(id);
+  node_.set_staging_aside();
   slab_requests_.ended(id);
   leases_.leave(*session);
   leases_.thaw();

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "nodemgr/disk_requests.h"
 #include "nodemgr/exports.h"
 #include "nodemgr/leases.h"
 #include "nodemgr/node.h"
@@ -44,6 +45,8 @@ class Sessions {
   void count_slabs_of_awaited();
   /// Slabs that are ready go to those who asked.
   void hand_out_slabs() { slab_requests_.hand_out(); }
+  /// What the disk has done is told to those who asked.
+  void hand_out_moves() { disk_requests_.hand_out(); }
 
  private:
   void welcome(Client& client, Session& session, std::uint64_t request);
@@ -64,6 +67,9 @@ class Sessions {
   void kinds(Session& session, const Packet& packet);
   void slab_request(Session& session, const Packet& packet);
   void slab_return(Session& session, const Packet& packet);
+  void disk_staging(Session& session, const Packet& packet);
+  void disk_report(Session& session, const Packet& packet);
+  void disk_paged(Session& session, const Packet& packet);
   void slabs_held(Session& session, const Packet& packet);
   void resume_state(Session& session, const Packet& packet);
   void resumed(Session& session);
@@ -75,6 +81,7 @@ class Sessions {
   Leases& leases_;
   Exports exports_{node_};
   SlabRequests slab_requests_{node_, leases_};
+  DiskRequests disk_requests_{node_};
   std::function<void(Job&, const Session&)> process_ended_;
   std::function<void(Session&, const wire::LeftGpu&)> on_left_;
 };

@@ -20,15 +20,16 @@ std::uint64_t spare_of(const Node& node, const Session& session) {
   return slabs - std::min(slabs, evicted);
 }
 
+bool has_disk(const Session& session) { return (session.features & wire::kFeatureDisk) != 0; }
+
 }  // namespace
 
 void SlabRequests::ask(Session& session, std::uint64_t bytes, std::uint64_t request) {
   if (node_.slabs->ask(session.id, session.job->key, bytes, request)) return;
   // Who only wants to have some ready takes nothing from others. Who evicts has more to ask for.
   const std::uint64_t leaving = leases_.evicting_bytes(session);
-  if (leaving == 0 || !recall(session, std::max(bytes, leaving))) {
-    return refuse(session, bytes, request);
-  }
+  const bool is_recalled = leaving != 0 && recall(session, std::max(bytes, leaving));
+  if (!is_recalled || has_disk(session)) return refuse(session, bytes, request);
   waiting_.push_back({session.id, bytes, request, boot_now() + kPatience});
   node_.loop.set_timer_once(kSlabTimer, waiting_.back().until, [this] { refuse_overdue(); });
 }
@@ -90,6 +91,7 @@ void SlabRequests::refuse(Session& session, std::uint64_t bytes, std::uint64_t r
   if (session.client == nullptr) return;
   session.client->send_error(wire::Type::kError, request, wire::kErrorNoHostMemory,
                              cat("host budget used up: a slab of ", bytes, " bytes does not fit"));
+  if (has_disk(session)) return;  // that is where it goes
   node_.trace->add(TraceError{id_text(session.job->id), session.id, "no_host_memory", cat(bytes)});
 }
 

@@ -16,7 +16,8 @@ namespace plexrl::nodemgr {
 /// memory of the asker is on its way out of HBM, others are asked for slabs that hold no evicted
 /// bytes (kept copies only): promises are good for evicted bytes, not for copies. Who loads gives
 /// them back as it goes on. The request waits for that as long as kPatience, and is refused then;
-/// the chunk stays in HBM, and the policy asks for it again.
+/// the chunk stays in HBM, and the policy asks for it again. Where there is a disk tier nobody
+/// waits: the chunk goes there, and what others give back serves the next ones.
 class SlabRequests {
  public:
   SlabRequests(Node& node, const Leases& leases) : node_(node), leases_(leases) {}

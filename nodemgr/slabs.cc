@@ -121,8 +121,8 @@ bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64
     hasten(in_making_id);
   } else {
     if (bytes > budget_) return false;
-    if (in_use_ > budget_ - bytes) drop_kept();
-    if (in_use_ > budget_ - bytes) return false;
+    if (!has_room(bytes)) drop_kept();
+    if (!has_room(bytes)) return false;
     in_making = &make(job, bytes, true);
   }
   in_making->session = session;
@@ -130,12 +130,37 @@ bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64
   return true;
 }
 
+void Slabs::ask_staging(SessionKey session, JobKey job, std::uint64_t bytes,
+                        std::uint64_t request) {
+  for (auto it = slabs_.begin(); it != slabs_.end();) {
+    const bool is_its = it->second.is_staging && it->second.session == session;
+    it = is_its ? drop(it) : std::next(it);
+  }
+  Slab& slab = make(job, bytes, true);
+  slab.session = session;
+  slab.request = request;
+  slab.is_staging = true;
+  staging_ += bytes;
+}
+
+bool Slabs::has_room(std::uint64_t bytes) const {
+  const std::uint64_t taken = in_use_ - staging_ + std::max(staging_, aside_);
+  return bytes <= budget_ && taken <= budget_ - bytes;
+}
+
+std::map<std::uint64_t, Slabs::Slab>::iterator Slabs::drop(
+    std::map<std::uint64_t, Slab>::iterator slab) {
+  in_use_ -= slab->second.bytes;
+  if (slab->second.is_staging) staging_ -= slab->second.bytes;
+  return slabs_.erase(slab);
+}
+
 void Slabs::reserve(JobKey job, std::uint64_t bytes, std::uint64_t count) {
   std::uint64_t have = 0;
   for (const auto& [id, slab] : slabs_) {
-    if (slab.job == job) have += slab.bytes;
+    if (slab.job == job && !slab.is_staging) have += slab.bytes;
   }
-  for (; have < count * bytes && bytes <= budget_ && in_use_ <= budget_ - bytes; have += bytes) {
+  for (; have < count * bytes && has_room(bytes); have += bytes) {
     make(job, bytes, false);
   }
 }
@@ -161,8 +186,7 @@ std::vector<Slabs::Ready> Slabs::finished() {
       result.fd = slab.fd.get();
     } else {
       result.id = 0;
-      in_use_ -= slab.bytes;
-      slabs_.erase(it);
+      drop(it);
     }
     if (result.session != 0) ready.push_back(result);  // else it was made ahead
   }
@@ -184,6 +208,7 @@ bool Slabs::give_back(SessionKey session, std::uint64_t id, std::uint64_t bytes)
     return true;
   }
   if (it->second.session != session || !it->second.fd.is_open()) return false;
+  if (it->second.is_staging) return false;
   it->second.session = 0;
   return true;
 }
@@ -200,8 +225,7 @@ int Slabs::hand_over(std::uint64_t id, SessionKey from, SessionKey to, std::uint
 void Slabs::drop_kept() {
   for (auto it = slabs_.begin(); it != slabs_.end();) {
     if (it->second.session == 0) {
-      in_use_ -= it->second.bytes;
-      it = slabs_.erase(it);
+      it = drop(it);
     } else {
       ++it;
     }
@@ -213,9 +237,8 @@ void Slabs::drop_session(SessionKey session) {
     Slab& slab = it->second;
     if (slab.session == session && session != 0) {
       slab.session = 0;
-      if (slab.foreign) {  // it goes with the process
-        in_use_ -= slab.bytes;
-        it = slabs_.erase(it);
+      if (slab.foreign || slab.is_staging) {  // it goes with the process
+        it = drop(it);
         continue;
       }
     }
@@ -226,8 +249,7 @@ void Slabs::drop_session(SessionKey session) {
 void Slabs::drop_job(JobKey job) {
   for (auto it = slabs_.begin(); it != slabs_.end();) {
     if (it->second.job == job) {
-      in_use_ -= it->second.bytes;
-      it = slabs_.erase(it);
+      it = drop(it);
     } else {
       ++it;
     }
@@ -240,8 +262,7 @@ void Slabs::count_held(SessionKey session, JobKey job, std::uint64_t bytes) {
     if (slab.session != session) {
       ++it;
     } else if (slab.foreign) {
-      in_use_ -= slab.bytes;
-      it = slabs_.erase(it);
+      it = drop(it);
     } else {
       bytes -= std::min(bytes, slab.bytes);
       ++it;
@@ -267,7 +288,7 @@ std::uint64_t Slabs::bytes_of(JobKey job) const {
 std::uint64_t Slabs::bytes_with(SessionKey session) const {
   std::uint64_t sum = 0;
   for (const auto& [id, slab] : slabs_) {
-    if (slab.session == session) sum += slab.bytes;
+    if (slab.session == session && !slab.is_staging) sum += slab.bytes;
   }
   return sum;
 }

@@ -44,6 +44,11 @@ class Slabs {
   /// Asks for a slab; the answer comes from `finished`, at once for one that is kept. False, and no
   /// answer: over the budget.
   bool ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request);
+  /// Asks for the slab that the session's way to the disk and back goes through (disk_requests.h),
+  /// over the budget or not; one that it had before goes. The answer comes from `finished`.
+  void ask_staging(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request);
+  /// So much of the budget is for slabs of ask_staging.
+  void set_aside(std::uint64_t bytes) { aside_ = bytes; }
   /// Makes slabs ahead, so that the job has `count` of this size, in use and kept together; as far
   /// as the budget goes.
   void reserve(JobKey job, std::uint64_t bytes, std::uint64_t count);
@@ -66,7 +71,7 @@ class Slabs {
 
   std::uint64_t bytes_in_use() const { return in_use_; }
   std::uint64_t bytes_of(JobKey job) const;
-  /// In use by the session.
+  /// In use by the session, without the one of ask_staging.
   std::uint64_t bytes_with(SessionKey session) const;
 
  private:
@@ -77,6 +82,7 @@ class Slabs {
     SessionKey session = 0;     ///< 0: kept
     std::uint64_t request = 0;  ///< to be answered when it has been made
     bool foreign = false;       ///< made by an earlier manager
+    bool is_staging = false;
   };
   struct Work {
     std::uint64_t id = 0;
@@ -85,6 +91,9 @@ class Slabs {
     ScopedFd fd;
   };
   Slab& make(JobKey job, std::uint64_t bytes, bool is_awaited);
+  std::map<std::uint64_t, Slab>::iterator drop(std::map<std::uint64_t, Slab>::iterator slab);
+  /// Of the budget, without staging slabs; and what of it is used.
+  bool has_room(std::uint64_t bytes) const;
   /// Somebody waits for it now: it is made before what nobody waits for.
   void hasten(std::uint64_t id);
   void populate_loop();
@@ -94,6 +103,8 @@ class Slabs {
   const std::uint64_t first_id_;
   std::uint64_t budget_;
   std::uint64_t in_use_ = 0;
+  std::uint64_t staging_ = 0;  ///< of it
+  std::uint64_t aside_ = 0;
   std::uint64_t next_id_;
   std::map<std::uint64_t, Slab> slabs_;
   std::vector<Ready> at_once_;

@@ -64,11 +64,13 @@ void SwitchLog::asked_to_leave(std::uint64_t for_switch) {
 }
 
 void SwitchLog::evicted(std::uint64_t for_switch, const wire::Evicted& evicted,
-                        const wire::Paged& more, Instant now) {
+                        const wire::Paged& more, Instant now, const wire::DiskPaged& disk) {
   Change* change = find(for_switch);
   if (change == nullptr) return;
   TraceSwitch& record = change->record;
   record.out_bytes += evicted.moved_bytes;
+  record.out_disk_bytes += disk.bytes;
+  record.evict_disk_ns += disk.wait_ns;
   record.untouched_bytes += evicted.untouched_bytes;
   record.repeated_bytes += more.repeated_bytes;
   record.unchanged_bytes += more.unchanged_bytes;
@@ -96,7 +98,8 @@ void SwitchLog::granted(const Who& newcomer, const policy::Decision& decision, I
   });
 }
 
-void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded, const wire::Paged& more) {
+void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded, const wire::Paged& more,
+                       const wire::DiskPaged& disk) {
   // A process loads all its GPUs in one go and reports sums: they are told of the first GPU, so
   // that totals over GPUs stay right.
   bool first = true;
@@ -105,6 +108,8 @@ void SwitchLog::loaded(std::uint64_t gpus, const wire::Loaded& loaded, const wir
     first = false;
     TraceSwitch& record = gpu.change.record;
     record.in_bytes += loaded.moved_bytes;
+    record.in_disk_bytes += disk.bytes;
+    record.load_disk_ns += disk.wait_ns;
     record.link_ns += more.link_ns;
     record.load_create_ns += loaded.create_ns;
     record.load_map_ns += loaded.map_ns;

@@ -38,9 +38,10 @@ class SwitchLog {
   /// A process was asked to leave; `evicted` follows once for each, zeros if it will not answer.
   void asked_to_leave(std::uint64_t for_switch);
   void evicted(std::uint64_t for_switch, const wire::Evicted& evicted, const wire::Paged& more,
-               Instant now);
+               Instant now, const wire::DiskPaged& disk = {});
   void granted(const Who& newcomer, const policy::Decision& decision, Instant now);
-  void loaded(std::uint64_t gpus, const wire::Loaded& loaded, const wire::Paged& more);
+  void loaded(std::uint64_t gpus, const wire::Loaded& loaded, const wire::Paged& more,
+              const wire::DiskPaged& disk = {});
   /// The newcomer runs on these GPUs: writes a record for each whose holder changed.
   void running(const Who& newcomer, std::uint64_t gpus, Instant now);
 

@@ -152,6 +152,10 @@ void TraceWriter::add(const TraceSwitch& r) {
   out.set_load_map_ns(r.load_map_ns);
   out.set_load_copy_ns(r.load_copy_ns);
   out.set_load_blocked_ns(r.load_blocked_ns);
+  out.set_out_disk_bytes(r.out_disk_bytes);
+  out.set_in_disk_bytes(r.in_disk_bytes);
+  out.set_evict_disk_ns(r.evict_disk_ns);
+  out.set_load_disk_ns(r.load_disk_ns);
   const std::uint64_t moving_ns = r.evict_ns + r.load_ns;
   if (r.link_ns != 0 && moving_ns != 0) {
     const double share = static_cast<double>(r.link_ns) / static_cast<double>(moving_ns);
@@ -180,6 +184,8 @@ void TraceWriter::add(const TracePaging& r) {
   out.set_unchanged_bytes(r.unchanged_bytes);
   out.set_hash_ns(r.hash_ns);
   out.set_link_ns(r.link_ns);
+  out.set_disk_bytes(r.disk_bytes);
+  out.set_disk_ns(r.disk_ns);
 }
 
 void TraceWriter::add(const TraceGap& r) {
@@ -222,6 +228,7 @@ void TraceWriter::add(const TraceMemory& r) {
   out.set_host_bytes(r.host_bytes);
   out.set_unbacked_bytes(r.unbacked_bytes);
   out.set_unpageable_bytes(r.unpageable_bytes);
+  out.set_disk_bytes(r.disk_bytes);
 }
 
 void TraceWriter::add(const TraceError& r) {

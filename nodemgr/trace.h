@@ -61,6 +61,7 @@ struct TraceSwitch {
   std::uint64_t evict_ns = 0, evict_copy_ns = 0, evict_hash_ns = 0, evict_unmap_ns = 0;
   std::uint64_t load_ns = 0, load_create_ns = 0, load_map_ns = 0, load_copy_ns = 0;
   std::uint64_t load_blocked_ns = 0;
+  std::uint64_t out_disk_bytes = 0, in_disk_bytes = 0, evict_disk_ns = 0, load_disk_ns = 0;
   std::uint64_t link_ns = 0;  ///< that the copies take at the best rate that their processes saw
 };
 
@@ -78,6 +79,7 @@ struct TracePaging {
   std::uint64_t out_bytes = 0, in_bytes = 0;
   std::uint64_t untouched_bytes = 0, repeated_bytes = 0, unchanged_bytes = 0;
   std::uint64_t hash_ns = 0, link_ns = 0;
+  std::uint64_t disk_bytes = 0, disk_ns = 0;
 };
 
 struct TraceGap {
@@ -101,6 +103,7 @@ struct TraceMemory {
   std::uint64_t session = 0, gang = 0;
   int gpu = 0;
   std::uint64_t resident_bytes = 0, host_bytes = 0, unbacked_bytes = 0, unpageable_bytes = 0;
+  std::uint64_t disk_bytes = 0;
 };
 
 struct TraceError {

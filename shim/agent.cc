@@ -184,8 +184,10 @@ void Agent::say_waiting(std::uint64_t now) {
 }
 
 void Agent::resume(Connection& fresh) {
+  parts_.disk.resume(fresh, [this](const auto& visit) { parts_.spill.each_free(visit); });
   if ((parts_.client.welcome().features & wire::kFeatureSlabsHeld) != 0) {
-    fresh.send(wire::Type::kSlabsHeld, wire::SlabsHeld{parts_.store.held_bytes()});
+    const std::uint64_t held = parts_.store.held_bytes() + parts_.spill.held_bytes();
+    fresh.send(wire::Type::kSlabsHeld, wire::SlabsHeld{held});
   }
   const std::vector<Devices::Attached> all = parts_.devices.all();
   for (const Devices::Attached& attached : all) {

@@ -8,10 +8,12 @@
 #include "shim/client.h"
 #include "shim/devices.h"
 #include "shim/lease_keeper.h"
+#include "shim/manager_disk.h"
 #include "shim/memory_report.h"
 #include "shim/scoped_fd.h"
 #include "shim/sharing.h"
 #include "shim/slab_worker.h"
+#include "shim/spill_store.h"
 
 namespace plexrl::shim {
 
@@ -31,6 +33,8 @@ class Agent {
     Sharing& sharing;
     const HostStore& store;
     SlabWorker& slab_worker;
+    const SpillStore& spill;
+    ManagerDisk& disk;
   };
 
   explicit Agent(Parts parts) noexcept : parts_(parts) {}

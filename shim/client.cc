@@ -108,7 +108,7 @@ Client::Handshake Client::connect(const std::function<void(Connection&)>* resume
   hello.min_version = wire::kMinVersion;
   if (resume != nullptr) hello.flags = wire::kHelloResume;
   hello.features = wire::kFeatureSlabs | wire::kFeaturePrefetch | wire::kFeatureSharesTold |
-                   wire::kFeatureSlabsHeld;
+                   wire::kFeatureSlabsHeld | wire::kFeatureDisk;
   hello.job = identity_.job;
   hello.secret = identity_.secret;
   hello.start_time_ticks = start_time_ticks();
@@ -185,6 +185,48 @@ std::unique_ptr<Packet> Client::ask(wire::Type type, const void* question, std::
   }
   changed_.wait(lock, [&] { return waiting.done; });
   return std::move(waiting.answer);
+}
+
+std::uint64_t Client::begin_ask(wire::Type type, const void* question, std::size_t bytes, int fd) {
+  std::uint64_t request = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    request = next_request_++;
+    waiting_.emplace(request, &begun_[request]);
+  }
+  if (connection_.send_with_fd_patiently(type, question, bytes, fd, request)) return request;
+  const std::lock_guard lock(mutex_);
+  waiting_.erase(request);
+  begun_.erase(request);
+  return 0;
+}
+
+std::unique_ptr<Packet> Client::finish_ask(std::uint64_t request) {
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = begun_.find(request);
+      if (it == begun_.end()) return nullptr;
+      if (it->second.done) {
+        auto answer = std::move(it->second.answer);
+        begun_.erase(it);
+        return answer;
+      }
+    }
+    bool closed = false;
+    auto packet = receive_raw(&closed);
+    if (closed) {  // the loop will meet the same and reconnect
+      const std::lock_guard lock(mutex_);
+      waiting_.erase(request);
+      begun_.erase(request);
+      return nullptr;
+    }
+    if (packet == nullptr) {
+      connection_.wait_readable(-1);
+    } else if (!hand_out(&packet)) {
+      postponed_.push_back(std::move(packet));
+    }
+  }
 }
 
 std::unique_ptr<Packet> Client::pump_for(std::uint64_t request) {

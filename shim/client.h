@@ -55,6 +55,13 @@ class Client final : public SlabSource {
   std::unique_ptr<Packet> ask(wire::Type type, const Question& question) {
     return ask(type, &question, sizeof question);
   }
+  /// The same without a body.
+  std::unique_ptr<Packet> ask(wire::Type type) { return ask(type, nullptr, 0); }
+  // Agent: a question with a descriptor, which stays the caller's, and its answer later.
+  /// Returns the question's name; 0: there is no connection.
+  std::uint64_t begin_ask(wire::Type type, const void* question, std::size_t bytes, int fd);
+  /// Each once. None: the connection broke.
+  std::unique_ptr<Packet> finish_ask(std::uint64_t request);
   /// Job threads: waits until there is a connection.
   void wait_connected();
 
@@ -104,6 +111,7 @@ class Client final : public SlabSource {
   std::mutex mutex_;  ///< of what follows
   std::condition_variable changed_;
   std::map<std::uint64_t, Waiting*> waiting_;
+  std::map<std::uint64_t, Waiting> begun_;  ///< by the agent; of waiting_, too
   std::uint64_t next_request_ = 1;
   std::deque<std::unique_ptr<Packet>> postponed_;  ///< came while the agent pumped; agent only
 

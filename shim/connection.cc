@@ -121,7 +121,26 @@ bool Connection::send_now(const std::vector<std::byte>& packet, bool* would_bloc
 bool Connection::send_with_fds(wire::Type type, const void* body, std::size_t bytes, const int* fds,
                                std::size_t fd_count) {
   const PreservedErrno preserved;
-  wire::Header header = wire::header_of(type, bytes, 0);
+  return try_with_fds(type, body, bytes, fds, fd_count, 0) == Sent::kDone;
+}
+
+bool Connection::send_with_fd_patiently(wire::Type type, const void* body, std::size_t bytes,
+                                        int fd, std::uint64_t request) {
+  const PreservedErrno preserved;
+  while (flush()) {
+    const Sent sent = try_with_fds(type, body, bytes, &fd, 1, request);
+    if (sent != Sent::kLater) return sent == Sent::kDone;
+    pollfd wanted{socket_.get(), POLLOUT, 0};
+    ::poll(&wanted, 1, -1);
+    if ((wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return false;
+  }
+  return false;
+}
+
+Connection::Sent Connection::try_with_fds(wire::Type type, const void* body, std::size_t bytes,
+                                          const int* fds, std::size_t fd_count,
+                                          std::uint64_t request) {
+  wire::Header header = wire::header_of(type, bytes, request);
   iovec parts[2] = {{&header, sizeof header}, {const_cast<void*>(body), bytes}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * wire::kMaxPacketFds)] = {};
   msghdr message{};
@@ -135,8 +154,12 @@ bool Connection::send_with_fds(wire::Type type, const void* body, std::size_t by
   part->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
   std::memcpy(CMSG_DATA(part), fds, sizeof(int) * fd_count);
   const std::lock_guard lock(mutex_);
-  if (!socket_.valid() || !outbox_.empty()) return false;
-  return ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+  if (!socket_.valid()) return Sent::kNever;
+  if (!outbox_.empty()) return Sent::kLater;
+  if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kDone;
+  const bool may_pass =
+      errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == EINTR;
+  return may_pass ? Sent::kLater : Sent::kNever;
 }
 
 bool Connection::flush() {

@@ -57,6 +57,10 @@ class Connection {
   /// With descriptors, which stay the caller's. Sent at once or, false, not at all.
   bool send_with_fds(wire::Type type, const void* body, std::size_t bytes, const int* fds,
                      std::size_t fd_count);
+  /// With one descriptor, after all that was sent before: waits while the socket is full. False:
+  /// the connection is closed or broken. Agent.
+  bool send_with_fd_patiently(wire::Type type, const void* body, std::size_t bytes, int fd,
+                              std::uint64_t request);
   bool flush();
   bool wants_to_send() const;
 
@@ -67,6 +71,9 @@ class Connection {
   bool wait_readable(int timeout_ms) const noexcept;
 
  private:
+  enum class Sent { kDone, kLater, kNever };
+  Sent try_with_fds(wire::Type type, const void* body, std::size_t bytes, const int* fds,
+                    std::size_t fd_count, std::uint64_t request);
   bool send_now(const std::vector<std::byte>& packet, bool* would_block);
 
   mutable std::mutex mutex_;

@@ -132,6 +132,7 @@ void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
     more.unchanged_bytes = figures.unchanged_bytes;
     more.hash_ns = figures.hash_ns;
     more.link_ns = figures.link_ns;
+    say_disk(0, figures.disk_bytes, figures.disk_ns);
     parts_.client.connection().send(wire::Type::kPaged, more);
     answer.failed = figures.failed ? 1 : 0;
     answer.freed_bytes = figures.freed_bytes;
@@ -149,6 +150,13 @@ void LeaseKeeper::on_evict(const wire::Evict& evict, std::uint64_t request) {
               answer.failed);
   PLEXRL_FAULT_POINT("evict.before_reply");
   parts_.client.connection().send(wire::Type::kEvicted, answer, request);
+}
+
+void LeaseKeeper::say_disk(std::uint32_t is_load, std::uint64_t bytes, std::uint64_t wait_ns) {
+  if (bytes == 0 && wait_ns == 0) return;
+  if ((parts_.client.welcome().features & wire::kFeatureDisk) == 0) return;
+  parts_.client.connection().send(wire::Type::kDiskPaged,
+                                  wire::DiskPaged{is_load, 0, bytes, wait_ns});
 }
 
 std::uint64_t LeaseKeeper::resident_bytes(CUdevice device) const {
@@ -342,6 +350,7 @@ void LeaseKeeper::send_loaded() {
   more.repeated_bytes = load_figures_.repeated_bytes;
   more.link_ns = load_figures_.link_ns;
   PLEXRL_FAULT_POINT("load.before_loaded");
+  say_disk(1, load_figures_.disk_bytes, load_figures_.disk_ns);
   parts_.client.connection().send(wire::Type::kPaged, more);
   parts_.client.connection().send(wire::Type::kLoaded, loaded_);
   load_figures_ = {};
@@ -547,6 +556,7 @@ void LeaseKeeper::go_alone() {
     log_user("memory of another process of the job is not mapped here, and can't be any more");
     parts_.ranges.give_up_imports();
   }
+  parts_.pager.leave_disk();
   held_mask_ = ~std::uint64_t{0};
   drain_.reset();
   state_ = State::kHeld;

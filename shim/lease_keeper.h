@@ -120,6 +120,8 @@ class LeaseKeeper {
   void send_loaded();
   void edge(bool is_busy, std::uint64_t at_ns);
   void send_exclusive();
+  /// Before the kPaged of the same.
+  void say_disk(std::uint32_t is_load, std::uint64_t bytes, std::uint64_t wait_ns);
   void give_back_host();
   bool covers_all() const;
   /// Of what may leave: without pinned chunks.

@@ -32,7 +32,7 @@ wire::MemoryReport MemoryReporter::compose(const Devices::Attached& attached) co
   report.unbacked_bytes = totals.unbacked;
   unpageable_.sums(attached.device, report.kind_bytes);
   report.kind_bytes[static_cast<int>(wire::MemoryKind::kAlloc)] +=
-      report.resident_bytes + totals.host + totals.unbacked;
+      report.resident_bytes + totals.host + totals.disk + totals.unbacked;
   return report;
 }
 
@@ -51,15 +51,25 @@ wire::Kinds MemoryReporter::compose_kinds(const Devices::Attached& attached) con
   return kinds;
 }
 
+wire::DiskReport MemoryReporter::compose_disk(const Devices::Attached& attached) const {
+  wire::DiskReport report{};
+  report.gpu = attached.gpu;
+  const auto all = ranges_.shown_totals(attached.device);
+  for (std::size_t kind = 0; kind < all.size(); ++kind) report.kind_bytes[kind] = all[kind].disk;
+  return report;
+}
+
 std::uint64_t MemoryReporter::step(std::uint64_t now_ns) {
   std::uint64_t due = ~std::uint64_t{0};
   for (const Devices::Attached& attached : devices_.all()) {
     const wire::MemoryReport report = compose(attached);
     const wire::Kinds kinds = compose_kinds(attached);
+    const wire::DiskReport disk = compose_disk(attached);
     const auto it = sent_.find(attached.device);
     if (it != sent_.end()) {
       if (std::memcmp(&it->second.report, &report, sizeof report) == 0 &&
-          std::memcmp(&it->second.kinds, &kinds, sizeof kinds) == 0) {
+          std::memcmp(&it->second.kinds, &kinds, sizeof kinds) == 0 &&
+          std::memcmp(&it->second.disk, &disk, sizeof disk) == 0) {
         continue;
       }
       const std::uint64_t since = now_ns - it->second.at_ns;
@@ -68,9 +78,11 @@ std::uint64_t MemoryReporter::step(std::uint64_t now_ns) {
         continue;
       }
     }
+    const bool has_disk = (client_.welcome().features & wire::kFeatureDisk) != 0;
+    if (has_disk) client_.connection().send(wire::Type::kDiskReport, disk);
     if (client_.connection().send(wire::Type::kMemoryReport, report) &&
         client_.connection().send(wire::Type::kKinds, kinds)) {
-      sent_[attached.device] = {report, kinds, now_ns};
+      sent_[attached.device] = {report, kinds, disk, now_ns};
     }
   }
   return due;

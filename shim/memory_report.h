@@ -28,10 +28,12 @@ class MemoryReporter {
   struct Sent {
     wire::MemoryReport report;
     wire::Kinds kinds;
+    wire::DiskReport disk;
     std::uint64_t at_ns;
   };
   wire::MemoryReport compose(const Devices::Attached& attached) const;
   wire::Kinds compose_kinds(const Devices::Attached& attached) const;
+  wire::DiskReport compose_disk(const Devices::Attached& attached) const;
 
   Client& client_;
   Devices& devices_;

@@ -1,6 +1,7 @@
 #include "shim/pager.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "interpose/driver.h"
 #include "shim/boottime.h"
@@ -177,6 +178,7 @@ void Pager::release(std::unique_ptr<Range> range) {
     }
     store_.put(chunk.host);
     chunk.host = {};
+    if (chunk.disk) spill_->put(std::exchange(chunk.disk, {}));
   }
   ranges_.return_addresses(*range);
 }
@@ -191,6 +193,7 @@ std::unique_lock<std::mutex> Pager::leave_context(CUcontext context) {
     while (!lane.in_flight.empty()) settle_oldest_load(lane, &figures);
     close_lane(lane);
     store_.forget_context(context);
+    if (spill_ != nullptr) spill_->forget_context(context);
   }
   return lock;
 }

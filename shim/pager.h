@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -13,10 +14,12 @@
 #include "shim/contexts.h"
 #include "shim/host_store.h"
 #include "shim/range_table.h"
+#include "shim/spill_store.h"
 
 namespace plexrl::shim {
 
-/// Moves chunks between HBM and host slabs: out, then in.
+/// Moves chunks between HBM and host slabs, and the disk where there is no host memory: out, then
+/// in.
 ///
 /// Copies run in non-blocking streams of ours, one each way, in a context of the job that lives on
 /// that device; the pager never creates a context. Where the job has none there (pools and handles
@@ -35,6 +38,11 @@ namespace plexrl::shim {
 /// Copies are kept as long as the host has room, given up oldest first, and read-only in this
 /// process. Where hashing takes more than half the time of copying, it is left out.
 ///
+/// A chunk that finds no host memory goes to disk (spill_store.h) and leaves no copy there when it
+/// is loaded. What the disk does not take stays in HBM, to be tried again. What can't be read back
+/// is lost: it stays unmapped, so calls of the job that use it fail. Shared memory stays off the
+/// disk.
+///
 /// Callers: the agent calls evict and load_step, only while this process's gate is closed and
 /// drained; job threads call back_now (inside the gate, so that no drain completes meanwhile),
 /// release, and the context functions. `mutex_` serialises the agent's moves with the end of a
@@ -46,8 +54,10 @@ namespace plexrl::shim {
 /// chunks are given up, and the job learns of the error from its own next call.
 class Pager {
  public:
-  Pager(RangeTable& ranges, HostStore& store, Contexts& contexts) noexcept
-      : ranges_(ranges), store_(store), contexts_(contexts) {}
+  /// `spill`: null: there is no disk.
+  Pager(RangeTable& ranges, HostStore& store, Contexts& contexts,
+        SpillStore* spill = nullptr) noexcept
+      : ranges_(ranges), store_(store), contexts_(contexts), spill_(spill) {}
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
 
@@ -60,9 +70,11 @@ class Pager {
     std::uint64_t zero_bytes = 0;      ///< backed without a copy
     std::uint64_t repeated_bytes = 0;  ///< filled
     std::uint64_t create_ns = 0;
-    std::uint64_t map_ns = 0;   ///< cuMemMap and cuMemSetAccess
-    std::uint64_t copy_ns = 0;  ///< waiting for copies
-    std::uint64_t link_ns = 0;  ///< that the bytes moved take at the best rate seen
+    std::uint64_t map_ns = 0;      ///< cuMemMap and cuMemSetAccess
+    std::uint64_t copy_ns = 0;     ///< waiting for copies
+    std::uint64_t link_ns = 0;     ///< that the bytes moved take at the best rate seen
+    std::uint64_t disk_bytes = 0;  ///< of the moved ones, those from disk
+    std::uint64_t disk_ns = 0;     ///< waiting for the manager to read them
   };
 
   struct EvictFigures {
@@ -74,8 +86,10 @@ class Pager {
     std::uint64_t copy_ns = 0;
     std::uint64_t hash_ns = 0;  ///< waiting for hashes
     std::uint64_t unmap_ns = 0;
-    std::uint64_t link_ns = 0;  ///< as in LoadFigures
-    bool failed = false;        ///< some chunk had to stay
+    std::uint64_t link_ns = 0;     ///< as in LoadFigures
+    std::uint64_t disk_bytes = 0;  ///< of the moved ones, those to disk
+    std::uint64_t disk_ns = 0;     ///< waiting for the manager to write them
+    bool failed = false;           ///< some chunk had to stay
   };
 
   /// Tests; before use.
@@ -104,6 +118,11 @@ class Pager {
   /// Others need host memory: gives up kept copies, oldest first, until so many bytes of slabs have
   /// gone back to the manager, or nothing is left that is not needed. Returns how many. Agent.
   std::size_t give_back_host(std::size_t bytes);
+
+  /// There is no manager for good: chunks on disk are lost when they are loaded. Agent.
+  void leave_disk() noexcept {
+    if (spill_ != nullptr) spill_->turn_off();
+  }
 
   /// Backs the unbacked chunks of `range` now, without copies. False: no memory; what is unbacked
   /// stays so.
@@ -181,6 +200,19 @@ class Pager {
     RangeTable::Claim claim;
     std::size_t slot;
   };
+  /// A chunk on its way to disk.
+  struct Spilling {
+    RangeTable::Claim claim;
+    DiskPlace place;
+    std::size_t unanswered = 0;  ///< pieces that the manager writes
+    bool is_begun = false;       ///< all of it
+    CUresult result = CUDA_SUCCESS;
+  };
+  struct SpillMove {
+    Spilling* of;
+    std::size_t piece;
+    std::size_t slot;
+  };
   /// Copies one way from an idle link until it is idle again.
   struct Burst {
     std::uint64_t start_ns = 0;
@@ -200,7 +232,10 @@ class Pager {
     std::deque<Hashed> hashed;
     double hash_pace = 0;  ///< ns a byte; 0: not known
     unsigned evictions_without_hash = 0;
-    bool has_no_host = false;  ///< in this eviction: the manager had none
+    bool has_no_host = false;      ///< in this eviction: the manager had none
+    bool has_no_disk = false;      ///< likewise
+    std::list<Spilling> spilling;  ///< in the order in which they began
+    std::deque<SpillMove> spill_moves;
   };
   enum Way { kOut, kIn };
 
@@ -241,6 +276,28 @@ class Pager {
   void end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult result,
                     EvictFigures* figures);
 
+  // The disk (pager_disk.cc).
+  bool may_spill(const Lane& lane, const RangeTable::Claim& claim) const;
+  void spill_out(Lane& lane, const RangeTable::Claim& claim, EvictFigures* figures);
+  static std::optional<std::size_t> free_slot(const Lane& lane);
+  CUresult write_piece(Lane& lane, const Spilling& its, std::size_t piece, std::size_t slot,
+                       EvictFigures* figures);
+  void settle_oldest_piece(Lane& lane, EvictFigures* figures);
+  void end_spilled(Lane& lane, EvictFigures* figures);
+  enum class Fetched { kDone, kNotNow, kLost };
+  struct Fetch {
+    std::size_t chunk;  ///< of the claim
+    std::size_t piece;
+  };
+  /// All chunks of the claim are on disk.
+  Progress load_spilled(Lane& lane, RangeTable::Claim claim, LoadFigures* figures);
+  void fetch_all(Lane& lane, const RangeTable::Claim& claim, std::vector<Fetched>* fetched,
+                 LoadFigures* figures);
+  template <typename Begin>
+  Fetched fetch(Lane& lane, const RangeTable::Claim& claim, const Fetch& its, std::size_t slot,
+                Begin begin, std::size_t index, LoadFigures* figures);
+  void end_fetch(const RangeTable::Claim& claim, std::size_t index, Fetched fetched);
+
   // Mappings: at the range's own addresses and at every alias (pager_map.cc).
   /// Creates the chunk's memory and maps it everywhere. Leaves nothing behind on an error.
   CUresult map_chunk(Range& range, Chunk& chunk, LoadFigures* figures);
@@ -267,6 +324,7 @@ class Pager {
   RangeTable& ranges_;
   HostStore& store_;
   Contexts& contexts_;
+  SpillStore* spill_;
   std::mutex mutex_;
   std::atomic<std::uint64_t> exit_ns_{0};  ///< when exit() began; 0: it has not
   std::map<CUdevice, Lane> lanes_;

@@ -36,7 +36,7 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
   const PushedContext pushed(lane.context);
   LoadFigures interrupted;
   while (!lane.in_flight.empty()) settle_oldest_load(lane, &interrupted);
-  lane.has_no_host = false;
+  lane.has_no_host = lane.has_no_disk = false;
   bool hashes = may_hash(lane);
   lane.evictions_without_hash = hashes ? 0 : lane.evictions_without_hash + 1;
   bool is_measured = false;
@@ -62,6 +62,7 @@ Pager::EvictFigures Pager::evict(CUdevice device, std::uint64_t bytes) {
     while (lane.in_flight_bytes > kWindowBytes) settle_oldest_eviction(lane, &figures);
   }
   while (!lane.in_flight.empty()) settle_oldest_eviction(lane, &figures);
+  while (!lane.spill_moves.empty()) settle_oldest_piece(lane, &figures);
   return figures;
 }
 
@@ -178,6 +179,11 @@ void Pager::copy_out(Lane& lane, InFlight move, EvictFigures* figures) {
   chunk.has_digest = false;  // the copy it is of is about to be overwritten
   CUresult result = CUDA_SUCCESS;
   if (!find_host_memory(lane, chunk, figures)) {
+    if (may_spill(lane, move.claim)) {
+      ChunkHasher::Result unused;
+      if (move.hash) lane.hasher.wait(*move.hash, &unused);
+      return spill_out(lane, move.claim, figures);
+    }
     PLEXRL_LOG_AT(kFile, figures->failed ? LogLevel::kDebug : LogLevel::kWarning,
                   "no host memory for a chunk of %zu bytes, it stays in HBM", chunk.bytes);
     result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -249,6 +255,10 @@ void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult r
                   static_cast<int>(result));
     figures->failed = true;
     if (chunk.host && !chunk.host.is_read_only) chunk.written = true;
+    if (chunk.disk) {
+      chunk.written = true;
+      spill_->put(std::exchange(chunk.disk, {}));
+    }
     return settle(claim, claim.first, ChunkState::kResident);
   }
   if (lost) {
@@ -262,7 +272,11 @@ void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult r
   figures->freed_bytes += bytes;
   switch (saved) {
     case Saved::kNothing:
-      (chunk.host ? figures->moved_bytes : figures->untouched_bytes) += bytes;
+      if (chunk.disk) {
+        figures->disk_bytes += bytes;  // counted as moved when it was copied
+      } else {
+        (chunk.host ? figures->moved_bytes : figures->untouched_bytes) += bytes;
+      }
       break;
     case Saved::kUntouched:
       figures->untouched_bytes += bytes;
@@ -275,7 +289,8 @@ void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult r
       break;
   }
   settle(claim, claim.first,
-         chunk.host          ? ChunkState::kHost
+         chunk.disk          ? ChunkState::kDisk
+         : chunk.host        ? ChunkState::kHost
          : chunk.is_repeated ? ChunkState::kRepeated
                              : ChunkState::kUnbacked);
 }

@@ -17,6 +17,17 @@ constexpr std::size_t kMostRunChunks = 8;
 /// run hide behind copies, and one that is only about to end.
 constexpr std::size_t kMostRuns = 3;
 
+/// How many of the claim's first chunks are all on disk, or all not.
+std::size_t count_alike(const RangeTable::Claim& claim) {
+  const auto is_on_disk = [](ChunkState state) { return state == ChunkState::kDisk; };
+  std::size_t count = 1;
+  while (count < claim.count &&
+         is_on_disk(claim.came_from[count]) == is_on_disk(claim.came_from[0])) {
+    ++count;
+  }
+  return count;
+}
+
 /// How many of the claim's first chunks have no more than `most` bytes together.
 std::size_t count_within(const RangeTable::Claim& claim, std::uint64_t most) {
   std::uint64_t sum = 0;
@@ -94,6 +105,14 @@ Pager::Progress Pager::load_run(CUdevice device, Lane& lane, std::uint64_t most,
   if (!claim) {
     if (lane.in_flight.empty()) return Progress::kDone;
     return settle_oldest_load(lane, figures);
+  }
+  if (const std::size_t alike = count_alike(*claim); alike < claim->count) {
+    shorten(&*claim, alike);
+  }
+  if (claim->came_from[0] == ChunkState::kDisk) {
+    // The link is not kept waiting: what is on its way is done before the disk is.
+    while (!lane.in_flight.empty()) settle_oldest_load(lane, figures);
+    return load_spilled(lane, *std::move(claim), figures);
   }
   if (has_copies(*claim)) {
     if (lane.in_flight.empty()) lane.run_chunks = 1;

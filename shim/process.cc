@@ -166,7 +166,9 @@ Process::Process(Identity identity, Client::Dial dial)
       devices(client, &make_room),
       store(&client),
       slab_worker(store, contexts()),
-      pager(ranges(), store, contexts()),
+      disk(client),
+      spill(&disk),
+      pager(ranges(), store, contexts(), &spill),
       graph_memory(devices, unpageable),
       memory(ranges(), pager, devices, {&nothing_runs, &wake_agent, &wake_agent, &still_shared}),
       pools(memory, devices, &nothing_runs, &close_import),
@@ -186,7 +188,8 @@ Process::Process(Identity identity, Client::Dial dial)
               [this](std::uint64_t quiet_ns) { return leave_gpu(quiet_ns); },
               [this] { back_on_gpu(); }}),
       reporter(client, devices, ranges(), unpageable),
-      agent({client, devices, keeper, reporter, ranges(), sharing, store, slab_worker}) {}
+      agent({client, devices, keeper, reporter, ranges(), sharing, store, slab_worker, spill,
+             disk}) {}
 
 std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
   if (const auto found = memory.find(address)) return found;
@@ -207,6 +210,7 @@ std::optional<Process::Backing> Process::backing(std::uint64_t address) {
 const char* Process::leave_gpu(std::uint64_t quiet_ns) {
   if (const char* const why_not = absence.begin(quiet_ns)) return why_not;
   store.end_registrations();
+  spill.end_registrations();
   return nullptr;
 }
 
@@ -220,6 +224,7 @@ void Process::back_on_gpu() {
     driver.cuCheckpointProcessUnlock(::getpid(), nullptr);
   }
   store.allow_registering();
+  spill.allow_registering();
   absence.end();
   agent.notify();
 }
@@ -231,6 +236,7 @@ Client::Handshake Process::join(wire::Error* why) {
   const wire::Welcome& welcome = client.welcome();
   ranges().set_geometry(welcome.chunk_bytes, 0);
   store.set_slab_bytes(welcome.chunk_bytes);
+  spill.set_piece_bytes(welcome.chunk_bytes);
   keeper.set_grace(welcome.grace_ns);
   if (const char* reason = exclusive_reason.load(std::memory_order_acquire)) {
     keeper.set_exclusive(reason);

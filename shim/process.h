@@ -9,6 +9,7 @@
 #include "shim/host_store.h"
 #include "shim/ipc_mappings.h"
 #include "shim/lease_keeper.h"
+#include "shim/manager_disk.h"
 #include "shim/memory_report.h"
 #include "shim/multicast_binds.h"
 #include "shim/pager.h"
@@ -17,6 +18,7 @@
 #include "shim/registrations.h"
 #include "shim/sharing.h"
 #include "shim/slab_worker.h"
+#include "shim/spill_store.h"
 #include "shim/unpageable.h"
 #include "shim/vmm.h"
 
@@ -74,6 +76,8 @@ class Process {
   Devices devices;
   HostStore store;
   SlabWorker slab_worker;
+  ManagerDisk disk;
+  SpillStore spill;
   Pager pager;
   Unpageable unpageable;
   GraphMemory graph_memory;

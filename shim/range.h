@@ -8,6 +8,7 @@
 
 #include "interpose/cuda_api.h"
 #include "shim/chunk_hasher.h"
+#include "shim/disk_place.h"
 #include "shim/host_span.h"
 #include "shim/wire.h"
 
@@ -16,7 +17,7 @@ namespace plexrl::shim {
 /// Where the bytes of a chunk are.
 ///
 ///              back, load                     load
-///   kUnbacked ------------> kMoving <------> kMoving <----- kHost, kRepeated
+///   kUnbacked ------------> kMoving <------> kMoving <----- kHost, kRepeated, kDisk
 ///        ^                     |  ^            |              ^
 ///        |   never written     v  |            v              |
 ///        +------ evict ------ kResident ---- evict -----------+
@@ -27,7 +28,9 @@ enum class ChunkState : std::uint8_t {
   kResident,
   kHost,      ///< in `host`
   kRepeated,  ///< nowhere, because each of its words is `word`
-  kLost,      ///< it was another process's, which died with it: it is never backed again
+  kDisk,      ///< at `disk`
+  kLost,      ///< nobody has it any more: it was another process's, which died with it, or can't be
+              ///< read from the disk. It is never backed again
   kMoving
 };
 
@@ -46,6 +49,7 @@ struct Chunk {
   /// memory is needed, because they may still be the same when it leaves again. While !written they
   /// are.
   HostSpan host;
+  DiskPlace disk;  ///< the bytes while kDisk; else empty
   bool has_digest = false;
   ChunkHasher::Digest digest{};  ///< of `host`
   bool is_repeated = false;      ///< while !written: each word is `word`

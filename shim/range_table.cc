@@ -23,7 +23,7 @@ bool may_be_exported(const Range& range) {
 
 bool is_missing(ChunkState state) {
   return state == ChunkState::kUnbacked || state == ChunkState::kHost ||
-         state == ChunkState::kRepeated;
+         state == ChunkState::kRepeated || state == ChunkState::kDisk;
 }
 
 int dearness(const Chunk& chunk) {
@@ -476,6 +476,8 @@ std::uint64_t& RangeTable::bucket(Totals& totals, ChunkState state) {
       return totals.resident;
     case ChunkState::kHost:
       return totals.host;
+    case ChunkState::kDisk:
+      return totals.disk;
     case ChunkState::kMoving:
       return totals.moving;
     case ChunkState::kLost:
@@ -503,6 +505,7 @@ RangeTable::Totals RangeTable::totals(CUdevice device) const {
     if (key.first != device || key.second == wire::MemoryKind::kIpc) continue;
     sum.resident += totals.resident;
     sum.host += totals.host;
+    sum.disk += totals.disk;
     sum.unbacked += totals.unbacked;
     sum.moving += totals.moving;
     sum.pinned += totals.pinned;
@@ -513,7 +516,7 @@ RangeTable::Totals RangeTable::totals(CUdevice device) const {
 
 std::uint64_t RangeTable::charged_bytes(CUdevice device) const {
   const Totals sum = totals(device);
-  return sum.resident + sum.host + sum.unbacked + sum.moving + sum.lost;
+  return sum.resident + sum.host + sum.disk + sum.unbacked + sum.moving + sum.lost;
 }
 
 }  // namespace plexrl::shim

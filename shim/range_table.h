@@ -32,6 +32,7 @@ class RangeTable {
   struct Totals {
     std::uint64_t resident = 0;
     std::uint64_t host = 0;
+    std::uint64_t disk = 0;
     std::uint64_t unbacked = 0;
     std::uint64_t moving = 0;
     std::uint64_t pinned = 0;  ///< of the resident and the moving ones
@@ -175,9 +176,10 @@ class RangeTable {
   bool when_complete(Then then) {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, totals] : totals_) {
-      const bool is_missing = key.second == wire::MemoryKind::kIpc
-                                  ? lacks_imports(totals)
-                                  : totals.unbacked + totals.host + totals.moving != 0;
+      const bool is_missing =
+          key.second == wire::MemoryKind::kIpc
+              ? lacks_imports(totals)
+              : totals.unbacked + totals.host + totals.disk + totals.moving != 0;
       if (is_missing) return false;
     }
     then();

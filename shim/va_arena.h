@@ -29,6 +29,12 @@ class VaArena {
 
   std::size_t free_bytes() const noexcept;
 
+  /// Calls `visit(start, bytes)` for each free part, in order.
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (const auto& [start, bytes] : free_) visit(start, bytes);
+  }
+
  private:
   std::map<std::uint64_t, std::size_t> free_;  ///< start -> bytes, no two adjacent
 };

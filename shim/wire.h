@@ -56,6 +56,7 @@ enum Feature : std::uint64_t {
   kFeatureCheckpoint = 1u << 4,  ///< driver checkpointing (no client asks for it: a job's option)
   kFeatureSharesTold = 1u << 5,  ///< a process that comes back says kSharesTold
   kFeatureSlabsHeld = 1u << 6,   ///< and before all else kSlabsHeld
+  kFeatureDisk = 1u << 7,        ///< the manager has a disk tier: kDiskFile and what follows
 };
 
 enum class Type : std::uint16_t {
@@ -132,6 +133,17 @@ enum class Type : std::uint16_t {
   // With kFeaturePrefetch.
   kPrefetch = 0x600,  ///< Prefetch -> kPrefetched
   kPrefetched,        ///< Prefetched; before the kLoaded or kEvicted that it was called off for
+  // With kFeatureDisk: memory that leaves HBM and finds no host memory goes to a file of the
+  // process, which the manager reads and writes (nodemgr/disk_requests.h).
+  kDiskFile = 0x620,  ///< no body -> kDiskFile: DiskFile (+1 fd, O_PATH) | kError; made if need be
+  kDiskStaging,       ///< SlabRequest -> kSlab | kError: the slab that all of it goes through
+  kDiskWrite,         ///< DiskMove (+1 fd: the memory) -> kDiskMoved
+  kDiskRead,          ///< DiskMove (+1 fd: the memory) -> kDiskMoved
+  kDiskMoved,         ///< DiskMoved
+  kDiskDiscard,       ///< DiskPlace, no answer: what is there is not needed any more
+  kDiskHeld,    ///< DiskFile (+1 fd), no answer; after kHello with kHelloResume, before kSlabsHeld
+  kDiskReport,  ///< DiskReport, no answer; before each kMemoryReport
+  kDiskPaged,   ///< DiskPaged, no answer: more about the kEvicted or kLoaded that is sent next
 };
 
 struct Header {
@@ -518,6 +530,63 @@ struct Paged {
   std::uint64_t shared_bytes;     ///< equal to another chunk's host copy: not copied
   std::uint64_t hash_ns;          ///< stage, as those of Evicted
   std::uint64_t link_ns;          ///< that what was copied takes at the best rate seen
+};
+
+/// The process's file, which is gone with the last descriptor of it, and the key of what is in it.
+/// The process can neither read nor write it; it keeps both for the next manager.
+struct DiskFile {
+  std::uint8_t key[32];
+  std::uint64_t inode;
+};
+
+/// Sizes and places are multiples of kDiskUnit. A chunk goes in pieces of at most kMostDiskPiece.
+inline constexpr std::uint64_t kDiskUnit = 4096;
+inline constexpr std::uint64_t kMostDiskPiece = std::uint64_t{64} << 20;
+/// The staging slab of a process has room for so many pieces, of Welcome's chunk_bytes each.
+inline constexpr std::size_t kDiskSlots = 2;
+/// Requests of one process that may be unanswered at a time.
+inline constexpr std::size_t kMostDiskMoves = 16;
+struct DiskMove {
+  std::uint64_t memory_offset;
+  std::uint64_t bytes;
+  std::uint64_t file_offset;  ///< the process's choice
+  std::uint8_t nonce[12];     ///< of a read, as the write's kDiskMoved had them
+  std::uint8_t tag[16];
+  std::uint32_t reserved;
+};
+static_assert(sizeof(DiskMove) == 56);
+
+enum DiskOutcome : std::uint32_t {
+  kDiskDone = 0,
+  kDiskFull,     ///< the budget or the file system: nothing was written
+  kDiskFailed,   ///< an error of the disk
+  kDiskDamaged,  ///< what was read is not what was written
+};
+struct DiskMoved {
+  std::uint32_t outcome;  ///< DiskOutcome
+  std::uint8_t nonce[12];
+  std::uint8_t tag[16];
+};
+static_assert(sizeof(DiskMoved) == 32);
+
+struct DiskPlace {
+  std::uint64_t file_offset;
+  std::uint64_t bytes;
+};
+
+struct DiskReport {
+  std::uint32_t gpu;
+  std::uint32_t reserved;
+  std::uint64_t kind_bytes[kMemoryKinds];  ///< pageable, on disk now
+};
+
+/// Of the bytes that the kEvicted or kLoaded tells as moved, those that went to disk or came from
+/// it.
+struct DiskPaged {
+  std::uint32_t is_load;  ///< 0: kEvicted follows
+  std::uint32_t reserved;
+  std::uint64_t bytes;
+  std::uint64_t wait_ns;  ///< for the manager's answers
 };
 
 struct LeaveGpu {

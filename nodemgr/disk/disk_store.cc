@@ -18,6 +18,9 @@ namespace {
 /// waits for its own piece.
 constexpr unsigned kThreads = 2;
 constexpr unsigned kPlainThreads = 8;
+/// Places that are not in use need not be given back, but after a write that failed; who says so
+/// again and again makes no queue longer than this.
+constexpr std::size_t kMostToDo = 4096;
 
 DiskStore::Outcome outcome_of(const absl::Status& status) {
   if (status.ok()) return DiskStore::Outcome::kDone;
@@ -129,7 +132,12 @@ void DiskStore::read(Owner owner, std::uint64_t request, ScopedFd memory, const 
 void DiskStore::discard(Owner owner, std::uint64_t file_offset, std::uint64_t bytes) {
   auto it = files_.find(owner);
   if (it == files_.end()) return;
+  const bool is_used = it->second.places.missing(file_offset, bytes) != bytes;
   it->second.places.remove(file_offset, bytes);
+  if (!is_used) {
+    const std::lock_guard lock(mutex_);
+    if (to_do_.size() >= kMostToDo) return;
+  }
   queue({Kind::kDiscard, owner, 0, it->second.file, ScopedFd(), {0, bytes, file_offset}, {}});
 }
 

@@ -49,6 +49,7 @@ std::string jobs_table(const Json& jobs) {
                {"PROMISED", kRight},
                {"HBM", kRight},
                {"HOST", kRight},
+               {"DISK", kRight},
                {"SHARE", kRight},
                {"WAIT", kRight},
                {"SLOWDOWN", kRight},
@@ -57,8 +58,9 @@ std::string jobs_table(const Json& jobs) {
     table.add_row({text_of(job, "id").substr(0, 8), text_of(job, "name"), text_of(job, "user"),
                    text_of(job, "team"), count_of(job, "priority"), text_of(job, "state"),
                    gpus_of(job), bytes_of(job, "promised_bytes"), bytes_of(job, "hbm_bytes"),
-                   bytes_of(job, "host_bytes"), ratio_of(job, "share_ratio"),
-                   seconds_of(job, "wait_s"), times_of(job, "slowdown_ratio"), remarks_of(job)});
+                   bytes_of(job, "host_bytes"), bytes_of(job, "disk_bytes"),
+                   ratio_of(job, "share_ratio"), seconds_of(job, "wait_s"),
+                   times_of(job, "slowdown_ratio"), remarks_of(job)});
   }
   return table.str();
 }

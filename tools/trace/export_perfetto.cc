@@ -223,10 +223,12 @@ class Exporter {
     add_text(arguments, "reason", record.reason());
     add_text(arguments, "out_job", record.out_job_id());
     add_text(arguments, "in_job", record.in_job_id());
-    const std::array<std::pair<const char*, std::uint64_t>, 10> figures = {{
+    const std::array<std::pair<const char*, std::uint64_t>, 12> figures = {{
         {"needed_bytes", record.needed_bytes()},
         {"out_bytes", record.out_bytes()},
         {"in_bytes", record.in_bytes()},
+        {"out_disk_bytes", record.out_disk_bytes()},
+        {"in_disk_bytes", record.in_disk_bytes()},
         {"untouched_bytes", record.untouched_bytes()},
         {"repeated_bytes", record.repeated_bytes()},
         {"unchanged_bytes", record.unchanged_bytes()},

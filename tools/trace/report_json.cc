@@ -71,7 +71,9 @@ Json paging_list(const Model& model) {
          {"in_bytes", record.in_bytes()},
          {"untouched_bytes", record.untouched_bytes()},
          {"repeated_bytes", record.repeated_bytes()},
-         {"unchanged_bytes", record.unchanged_bytes()}});
+         {"unchanged_bytes", record.unchanged_bytes()},
+         {"disk_bytes", record.disk_bytes()},
+         {"disk_ns", record.disk_ns()}});
   }
   return list;
 }
@@ -200,6 +202,8 @@ Json swap_json(const Model& model, const Swap& swap) {
   object["moved_bytes"] = record.out_bytes() + record.in_bytes();
   object["out_bytes"] = record.out_bytes();
   object["in_bytes"] = record.in_bytes();
+  object["out_disk_bytes"] = record.out_disk_bytes();
+  object["in_disk_bytes"] = record.in_disk_bytes();
   object["saved"] = bytes_saved(record);
   const auto decided_ns = static_cast<std::int64_t>(record.decided_at_ns());
   object["stages"] = {{"total_ns", decided_ns == 0 ? 0 : swap.at_ns - decided_ns},
@@ -207,11 +211,13 @@ Json swap_json(const Model& model, const Swap& swap) {
                       {"evict_ns", record.evict_ns()},
                       {"evict_copy_ns", record.evict_copy_ns()},
                       {"evict_hash_ns", record.evict_hash_ns()},
+                      {"evict_disk_ns", record.evict_disk_ns()},
                       {"evict_unmap_ns", record.evict_unmap_ns()},
                       {"load_ns", record.load_ns()},
                       {"load_create_ns", record.load_create_ns()},
                       {"load_map_ns", record.load_map_ns()},
                       {"load_copy_ns", record.load_copy_ns()},
+                      {"load_disk_ns", record.load_disk_ns()},
                       {"load_blocked_ns", record.load_blocked_ns()}};
   object["link_ratio"] = record.link_ratio() > 0 ? Json(record.link_ratio()) : Json();
   return object;

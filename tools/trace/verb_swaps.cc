@@ -23,6 +23,8 @@ int print_swaps(const Model& model, const VerbOptions& options) {
                {"NEEDED", kRight},
                {"MOVED OUT", kRight},
                {"MOVED IN", kRight},
+               {"TO DISK", kRight},
+               {"FROM DISK", kRight},
                {"UNTOUCHED", kRight},
                {"REPEATED", kRight},
                {"UNCHANGED", kRight},
@@ -35,13 +37,13 @@ int print_swaps(const Model& model, const VerbOptions& options) {
   auto time = [](std::uint64_t ns) { return cli::format_ns(static_cast<double>(ns)); };
   auto name = [&](const std::string& id) { return id.empty() ? "" : model.job_name(id); };
   for (const auto& [at_ns, swap] : model.swaps) {
-    table.add_row({relative_time(model, at_ns), std::to_string(swap.gpu_index()),
-                   name(swap.out_job_id()), name(swap.in_job_id()), swap.reason(),
-                   bytes(swap.needed_bytes()), bytes(swap.out_bytes()), bytes(swap.in_bytes()),
-                   bytes(swap.untouched_bytes()), bytes(swap.repeated_bytes()),
-                   bytes(swap.unchanged_bytes()), bytes(swap.shared_bytes()), time(swap.drain_ns()),
-                   time(swap.evict_ns()), time(swap.load_ns()),
-                   swap.link_ratio() > 0 ? cli::format_ratio(swap.link_ratio()) : ""});
+    table.add_row(
+        {relative_time(model, at_ns), std::to_string(swap.gpu_index()), name(swap.out_job_id()),
+         name(swap.in_job_id()), swap.reason(), bytes(swap.needed_bytes()), bytes(swap.out_bytes()),
+         bytes(swap.in_bytes()), bytes(swap.out_disk_bytes()), bytes(swap.in_disk_bytes()),
+         bytes(swap.untouched_bytes()), bytes(swap.repeated_bytes()), bytes(swap.unchanged_bytes()),
+         bytes(swap.shared_bytes()), time(swap.drain_ns()), time(swap.evict_ns()),
+         time(swap.load_ns()), swap.link_ratio() > 0 ? cli::format_ratio(swap.link_ratio()) : ""});
   }
   std::cout << heading(model) << "\n" << (table.empty() ? "no swaps\n" : table.str());
   return cli::kDone;

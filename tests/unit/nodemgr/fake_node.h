@@ -48,9 +48,10 @@ class FakePeer {
     ASSERT_TRUE(send_packet(socket_.get(), type, request, std::as_bytes(std::span(&body, 1))).ok());
   }
   template <typename Body>
-  void send_with_fd(wire::Type type, const Body& body, int fd) {
+  void send_with_fd(wire::Type type, const Body& body, int fd, std::uint64_t request = 0) {
     int fds[] = {fd};
-    ASSERT_TRUE(send_packet(socket_.get(), type, 0, std::as_bytes(std::span(&body, 1)), fds).ok());
+    ASSERT_TRUE(
+        send_packet(socket_.get(), type, request, std::as_bytes(std::span(&body, 1)), fds).ok());
   }
   void send_empty(wire::Type type) { ASSERT_TRUE(send_packet(socket_.get(), type, 0, {}).ok()); }
   bool try_send(wire::Type type, std::span<const std::byte> body) {

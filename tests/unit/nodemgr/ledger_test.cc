@@ -266,5 +266,52 @@ TEST_F(LedgerTest, AMeasuredOverheadRaisesWhatIsBookedAndTouchesNoPromise) {
   EXPECT_EQ(ledger.overhead(kOne, 0), 60u) << "what was measured too high does not stay";
 }
 
+TEST_F(LedgerTest, TheDiskCountsLessTheHostMemoryOfTheWayThere) {
+  ledger.set_host_budget(300);
+  ledger.set_disk(500, 40);
+  ledger.admit(kA, 1, 900);
+  // 900 + 50 are promised; of one more, its 50 and two ways to the disk the host has 220 beside
+  // 500.
+  EXPECT_TRUE(ledger.judge(1, 720).fits);
+  const Admission over = ledger.judge(1, 721);
+  EXPECT_FALSE(over.fits);
+  EXPECT_EQ(over.available, 720u);
+  EXPECT_THAT(over.text, HasSubstr("host memory and disk"));
+  EXPECT_THAT(over.text, HasSubstr("[disk] budget"));
+  ledger.attach(kOne, kA, 0, 0);
+  ledger.attach(kTwo, kA, 0, 0);
+  EXPECT_FALSE(ledger.judge(1, 720).fits) << "a second process needs a way, too";
+}
+
+TEST_F(LedgerTest, WithADiskTheHostNeedsRoomForTheWaysThere) {
+  ledger.set_host_budget(79);
+  ledger.set_disk(5000, 40);
+  EXPECT_TRUE(ledger.judge(1, 100).fits);
+  ledger.admit(kA, 1, 100);
+  EXPECT_FALSE(ledger.judge(1, 100).fits);
+}
+
+TEST_F(LedgerTest, AFullDiskTakesNoPromiseBack) {
+  ledger.set_host_budget(300);
+  ledger.set_disk(500, 40);
+  ledger.admit(kA, 1, 900);
+  ledger.admit(kB, 1, 700);
+  ledger.attach(kOne, kB, 0, 0);
+  ledger.set_disk(0, 40);  // others have filled it
+  EXPECT_FALSE(ledger.judge(1, 100).fits);
+  EXPECT_EQ(ledger.promised(kB, 0), 700u);
+  EXPECT_TRUE(ledger.charge(kOne, 0, 700, false));
+}
+
+TEST_F(LedgerTest, WhatTheDriverTakesOffAGpuDoesNotGoToDisk) {
+  ledger.set_host_budget(100);
+  ledger.set_disk(5000, 40);
+  ledger.admit(kA, 1, 500);
+  ledger.attach(kOne, kA, 0, 50);
+  EXPECT_TRUE(ledger.can_leave({kOne})) << "50 and a way of 40";
+  EXPECT_TRUE(ledger.charge(kOne, 0, 11, true));
+  EXPECT_FALSE(ledger.can_leave({kOne}));
+}
+
 }  // namespace
 }  // namespace plexrl::nodemgr

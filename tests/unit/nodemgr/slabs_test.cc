@@ -94,5 +94,30 @@ TEST(Slabs, OfAnEarlierManagerAreCountedBesideItsOwnUntilTheProcessEnds) {
   EXPECT_TRUE(slabs.ask(3, 3, 32 * kMiB, 12));
 }
 
+TEST(Slabs, StagingIsSetAsideAndGivenOverTheBudget) {
+  Slabs slabs(16 * kMiB, 1);
+  slabs.set_aside(4 * kMiB);
+  ASSERT_TRUE(slabs.ask(7, 1, 12 * kMiB, 1));
+  EXPECT_FALSE(slabs.ask(7, 1, 4 * kMiB, 2)) << "that is for staging";
+  slabs.ask_staging(7, 1, 4 * kMiB, 3);
+  answers(slabs, 2);
+  EXPECT_EQ(slabs.bytes_in_use(), 16 * kMiB);
+  EXPECT_EQ(slabs.bytes_with(7), 12 * kMiB);
+  slabs.ask_staging(8, 1, 4 * kMiB, 4);
+  EXPECT_NE(answers(slabs, 1).at(4).id, 0u);
+  EXPECT_EQ(slabs.bytes_in_use(), 20 * kMiB);
+}
+
+TEST(Slabs, ANewStagingSlabTakesThePlaceOfTheOldOneAndGoesWithItsSession) {
+  Slabs slabs(16 * kMiB, 1);
+  slabs.ask_staging(7, 1, 4 * kMiB, 1);
+  answers(slabs, 1);
+  slabs.ask_staging(7, 1, 4 * kMiB, 2);
+  answers(slabs, 1);
+  EXPECT_EQ(slabs.bytes_in_use(), 4 * kMiB);
+  slabs.drop_session(7);
+  EXPECT_EQ(slabs.bytes_in_use(), 0u);
+}
+
 }  // namespace
 }  // namespace plexrl::nodemgr
