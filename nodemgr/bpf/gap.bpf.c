@@ -26,7 +26,7 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 65536);
+  __uint(max_entries, 16384);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, __u32);
   __type(value, struct plexrl_thread);
@@ -34,7 +34,7 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 65536);
+  __uint(max_entries, 16384);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct plexrl_total);
   __type(value, __u64);
@@ -42,7 +42,7 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 16384);
+  __uint(max_entries, 4096);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct plexrl_wake);
   __type(value, __u64);

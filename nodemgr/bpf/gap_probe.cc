@@ -182,34 +182,50 @@ absl::Status GapProbe::watch(const std::vector<pid_t>& processes) {
   return absl::OkStatus();
 }
 
-std::vector<ThreadTimes> GapProbe::read(const std::vector<pid_t>& processes) {
-  const std::set<std::uint32_t> ours(processes.begin(), processes.end());
+/// What the tables have of some processes. To go through one costs some 50 us, however little is in
+/// it: once for each look.
+struct GapProbe::Tables {
+  std::vector<std::pair<std::uint32_t, plexrl_thread>> threads;
+  std::vector<std::pair<plexrl_total, std::uint64_t>> totals;
+  std::vector<std::pair<plexrl_wake, std::uint64_t>> wakes;
+  std::uint64_t at_ns = 0;  ///< when the threads were looked at
+};
+
+GapProbe::Tables GapProbe::look(const std::set<std::uint32_t>& processes) {
   auto& maps = parts_->skeleton->maps;
-  std::map<pid_t, ThreadTimes> found;
+  Tables tables;
   // Threads first: what is booked in between counts twice, which is less than a look takes.
-  const auto threads = entries<std::uint32_t, plexrl_thread>(
-      maps.threads, [&](std::uint32_t, const plexrl_thread& t) { return ours.contains(t.tgid); });
-  const std::uint64_t now = monotonic_ns();
-  for (const auto& [tid, thread] : threads) {
+  tables.threads = entries<std::uint32_t, plexrl_thread>(
+      maps.threads,
+      [&](std::uint32_t, const plexrl_thread& t) { return processes.contains(t.tgid); });
+  tables.at_ns = monotonic_ns();
+  tables.totals = entries<plexrl_total, std::uint64_t>(
+      maps.totals,
+      [&](const plexrl_total& t, std::uint64_t) { return processes.contains(t.tgid); });
+  tables.wakes = entries<plexrl_wake, std::uint64_t>(
+      maps.wakers, [&](const plexrl_wake& w, std::uint64_t) { return processes.contains(w.tgid); });
+  return tables;
+}
+
+std::vector<ThreadTimes> GapProbe::times_of(const Tables& tables) {
+  std::map<pid_t, ThreadTimes> found;
+  for (const auto& [tid, thread] : tables.threads) {
     ThreadTimes& its = found[static_cast<pid_t>(tid)];
     its.process = static_cast<pid_t>(thread.tgid);
     its.thread = static_cast<pid_t>(tid);
     its.name = name_of(thread.name);
     its.runs = thread.runs;
     if (thread.now.kind == 0) continue;
-    const std::uint64_t open = now - std::min<std::uint64_t>(now, thread.since_ns);
+    const std::uint64_t open =
+        tables.at_ns - std::min<std::uint64_t>(tables.at_ns, thread.since_ns);
     its.did[doing_of(thread.now)] += std::chrono::nanoseconds(open);
   }
-  const auto totals = entries<plexrl_total, std::uint64_t>(
-      maps.totals, [&](const plexrl_total& t, std::uint64_t) { return ours.contains(t.tgid); });
-  for (const auto& [key, ns] : totals) {
+  for (const auto& [key, ns] : tables.totals) {
     const auto its = found.find(static_cast<pid_t>(key.tid));
     if (its == found.end()) continue;
     its->second.did[doing_of(key.cause)] += std::chrono::nanoseconds(ns);
   }
-  const auto wakes = entries<plexrl_wake, std::uint64_t>(
-      maps.wakers, [&](const plexrl_wake& w, std::uint64_t) { return ours.contains(w.tgid); });
-  for (const auto& [key, ns] : wakes) {
+  for (const auto& [key, ns] : tables.wakes) {
     const auto its = found.find(static_cast<pid_t>(key.tid));
     if (its == found.end()) continue;
     its->second.woken_by[static_cast<pid_t>(key.waker)] += std::chrono::nanoseconds(ns);
@@ -219,6 +235,10 @@ std::vector<ThreadTimes> GapProbe::read(const std::vector<pid_t>& processes) {
   return times;
 }
 
+std::vector<ThreadTimes> GapProbe::read(const std::vector<pid_t>& processes) {
+  return times_of(look({processes.begin(), processes.end()}));
+}
+
 std::vector<ThreadTimes> GapProbe::read_and_forget(const std::vector<pid_t>& processes) {
   const std::set<std::uint32_t> ours(processes.begin(), processes.end());
   auto& maps = parts_->skeleton->maps;
@@ -226,23 +246,14 @@ std::vector<ThreadTimes> GapProbe::read_and_forget(const std::vector<pid_t>& pro
   for (const std::uint32_t process : ours) {
     bpf_map__delete_elem(maps.watched, &process, sizeof process, 0);
   }
-  std::vector<ThreadTimes> times = read(processes);
+  const Tables tables = look(ours);
   const auto remove = [](bpf_map* map, const auto& list) {
     for (const auto& [key, value] : list) bpf_map__delete_elem(map, &key, sizeof key, 0);
   };
-  remove(maps.threads, entries<std::uint32_t, plexrl_thread>(
-                           maps.threads, [&](std::uint32_t, const plexrl_thread& t) {
-                             return ours.contains(t.tgid);
-                           }));
-  remove(maps.totals, entries<plexrl_total, std::uint64_t>(
-                          maps.totals, [&](const plexrl_total& t, std::uint64_t) {
-                            return ours.contains(t.tgid);
-                          }));
-  remove(maps.wakers,
-         entries<plexrl_wake, std::uint64_t>(maps.wakers, [&](const plexrl_wake& w, std::uint64_t) {
-           return ours.contains(w.tgid);
-         }));
-  return times;
+  remove(maps.threads, tables.threads);
+  remove(maps.totals, tables.totals);
+  remove(maps.wakers, tables.wakes);
+  return times_of(tables);
 }
 
 void GapProbe::set_gpus(const std::vector<dev_t>& devices) {

@@ -3,7 +3,9 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,9 +45,12 @@ class GapProbe {
 
  private:
   struct Parts;
+  struct Tables;
   explicit GapProbe(std::unique_ptr<Parts> parts);
   absl::Status attach();
   void note_threads();
+  Tables look(const std::set<std::uint32_t>& processes);
+  static std::vector<ThreadTimes> times_of(const Tables& tables);
 
   std::unique_ptr<Parts> parts_;
   std::vector<std::string> lacks_;
