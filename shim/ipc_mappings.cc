@@ -10,12 +10,13 @@ CUresult IpcMappings::open(const Capability& capability, CUcontext context, CUde
   if (sharing_.own_range(capability.id)) return CUDA_ERROR_INVALID_CONTEXT;
   Sharing::Imported imported{};
   const CUresult result = sharing_.import(capability, device, &imported);
+  if (result == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_INVALID_HANDLE;  // freed, or not ours
   if (result != CUDA_SUCCESS) return result;
   const bool fits = capability.offset < imported.bytes && capability.bytes != 0 &&
                     capability.bytes <= imported.bytes - capability.offset;
   if (!fits) {
     sharing_.close(imported.range);
-    return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_INVALID_HANDLE;
   }
   const std::uint64_t address = imported.range + capability.offset;
   const std::lock_guard lock(mutex_);

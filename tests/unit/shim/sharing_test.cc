@@ -88,11 +88,11 @@ TEST_F(SharingTest, MemoryThatNobodyKnowsCantBeOpened) {
   agent_is_done();
   const std::size_t before = open_descriptors();
   CUdeviceptr address = 77;
-  EXPECT_EQ(open(capability(12345), &address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(open(capability(12345), &address), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(address, 77u);
   for (const auto& odd : {capability(kTheirs, kBytes), capability(kTheirs, 0, 2 * kBytes),
                           capability(kTheirs, kMiB, kBytes), capability(kTheirs, 0, 0)}) {
-    EXPECT_EQ(open(odd, &address), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(open(odd, &address), CUDA_ERROR_INVALID_HANDLE);
     manager_.wait_for(wire::Type::kImportClosed);
   }
   EXPECT_EQ(driver_.mapped_bytes(), 0u);
