@@ -28,6 +28,13 @@ bool has_gpu_direct(CUdevice device) {
          value != 0;
 }
 
+/// A boolean is four bytes wide. NCCL reads IS_LEGACY_CUDA_IPC_CAPABLE from an int that it has not
+/// set before (ncclRegister), the sample uvmlite of the toolkit's libNVVM IS_MANAGED from an
+/// unsigned int, likewise; CCCL passes an int for IS_MANAGED and MAPPED (libcudacxx, driver_api.h)
+/// and cuda-python an int or unsigned int for each; and of SYNC_MEMOPS the reference of
+/// cuPointerSetAttribute says that it is an unsigned integer.
+CUresult put_flag(void* data, bool value) { return put<unsigned int>(data, value ? 1 : 0); }
+
 /// What the driver answers for memory of cuMemAlloc (reference of cuPointerGetAttribute).
 CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr ptr,
                       CUpointer_attribute attribute, void* data) {
@@ -52,16 +59,15 @@ CUresult attribute_of(const DeviceMemory::Allocation& allocation, CUdeviceptr pt
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return put<std::size_t>(data, allocation.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return put<unsigned char>(data, 1);
+      return put_flag(data, true);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put<unsigned char>(data, allocation.is_ipc_capable ? 1 : 0);
+      return put_flag(data, allocation.is_ipc_capable);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return put<unsigned char>(data,
-                                allocation.pool == nullptr && has_gpu_direct(allocation.device));
+      return put_flag(data, allocation.pool == nullptr && has_gpu_direct(allocation.device));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case kIsHwDecompressCapable:
-      return put<unsigned char>(data, 0);
+      return put_flag(data, false);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return put<unsigned long long>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
@@ -85,7 +91,7 @@ CUresult attribute_of(const Vmm::Mapped& mapped, CUdeviceptr ptr, CUpointer_attr
       return put<unsigned long long>(
           data, static_cast<unsigned long long>(mapped.properties.requestedHandleTypes));
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return put<unsigned char>(data, mapped.properties.allocFlags.gpuDirectRDMACapable != 0);
+      return put_flag(data, mapped.properties.allocFlags.gpuDirectRDMACapable != 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
       const auto current = current_context();
       if (!current) return CUDA_ERROR_INVALID_CONTEXT;
@@ -135,14 +141,13 @@ std::size_t bytes_of(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return 4;
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case kIsHwDecompressCapable:
-      return 1;
+      return 4;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
     default:

@@ -17,13 +17,22 @@ int main() {
     unsigned type = 0;
     int ordinal = -1;
     CUcontext context = nullptr;
-    unsigned managed = 9;
+    unsigned managed = ~0u;
     CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside));
     CHECK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, inside));
     CHECK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, inside));
     CHECK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, inside));
     std::printf("%s: type %u device %d context %s managed %u", name, type, ordinal,
-                context == current ? "current" : "other", managed & 0xff);
+                context == current ? "current" : "other", managed);
+    // Booleans are four bytes wide, whatever was there before; nothing behind them is written.
+    for (int which : {6, 8, 10, 13, 15, 21}) {
+      auto attribute = static_cast<CUpointer_attribute>(which);
+      unsigned one[] = {~0u, ~0u}, of_many[] = {~0u, ~0u};
+      void* data[] = {of_many};
+      CHECK(cuPointerGetAttribute(one, attribute, inside));
+      CHECK(cuPointerGetAttributes(1, &attribute, data, inside));
+      std::printf(" %d: %x %x, %x %x", which, one[0], one[1], of_many[0], of_many[1]);
+    }
     CUdeviceptr start = 0;
     std::size_t size = 0;
     const CUresult range = cuMemGetAddressRange(&start, &size, inside);

@@ -91,6 +91,27 @@ TEST_F(PointerTest, SyncMemopsIsTheOneAttributeThatCanBeSet) {
             cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_IS_MANAGED, words_));
 }
 
+TEST_F(PointerTest, BooleansAreFourBytesWide) {
+  for (const CUpointer_attribute which :
+       {CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CU_POINTER_ATTRIBUTE_MAPPED,
+        CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+        CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE}) {
+    unsigned value[] = {~0u, ~0u};
+    ASSERT_EQ(CUDA_SUCCESS, cuPointerGetAttribute(value, which, words_));
+    EXPECT_LE(value[0], 1u) << which;
+    EXPECT_EQ(~0u, value[1]) << which;
+    void* const nowhere = &value;  // of no allocation
+    value[0] = ~0u;
+    void* data[] = {value};
+    CUpointer_attribute asked[] = {which};
+    ASSERT_EQ(CUDA_SUCCESS,
+              cuPointerGetAttributes(1, asked, data, reinterpret_cast<CUdeviceptr>(nowhere)));
+    EXPECT_EQ(0u, value[0]) << which;
+    EXPECT_EQ(~0u, value[1]) << which;
+  }
+}
+
 TEST_F(PointerTest, AReservationIsKnownAndItsMappingsAreTold) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -28,7 +28,7 @@ CUresult put(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
-/// Booleans are written as an unsigned int, as the reference shows for SYNC_MEMOPS.
+/// Booleans are written as an unsigned int: shim/query_handlers.cc names the programs that need it.
 CUresult put_flag(void* data, bool value) { return put(data, value ? 1u : 0u); }
 
 bool is_host(const Range& range) {
