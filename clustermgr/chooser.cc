@@ -33,7 +33,9 @@ placement::PlacerConfig placer_config(const ChooserConfig& config) {
   placer.slowdown_price = kSlowdownPrice;
   placer.max_sharers = config.max_sharers;
   placer.max_group = config.max_sharers;
-  placer.replays = 0;
+  placer.replays = 0;  // off the decision path: replay_one
+  placer.predictor.remember_records = true;
+  placer.predictor.most_predictions = 100'000;
   placer.share_unprofiled = true;
   placer.team_gpus = config.team_gpus;
   return placer;
@@ -155,7 +157,7 @@ void Chooser::add_node(const NodeView& node, const Uuids& only_gpus) {
     part.pool = pool;
     part.free = part.gpus;
     part.is_simulated = inventory.simulated();
-    part.is_usable = !node.lost && !inventory.draining();
+    part.is_usable = !node.lost && !node.record.left() && !inventory.draining();
     placement::NodeInfo info;
     info.id = NodeId{static_cast<std::uint32_t>(parts_.size())};
     info.name = part.node;
@@ -195,8 +197,14 @@ JobProfile Chooser::profile_of(const std::string& key, const v1::JobRequest& job
   } else if (earlier != nullptr) {
     gang.shareable = !is_exclusive(earlier->gangs());
     gang.fixed_bytes = static_cast<std::int64_t>(earlier->unpageable_bytes());
+    if (gang.hbm_bytes == 0) {
+      gang.hbm_bytes = static_cast<std::int64_t>(earlier->promised_bytes());
+    }
   }
   if (!gang.usual && earlier != nullptr) gang.usual = usual_round(earlier->gangs());
+  // Not those of this moment: a replay holds for as long as nothing is news.
+  if (earlier != nullptr) gang.bursts = recent_bursts(earlier->gangs());
+  if (!gang.bursts.empty()) gang.usual = usual_round(earlier->gangs());
   members_.at(profile.id).is_known = gang.usual.has_value();
   return profile;
 }

@@ -34,6 +34,10 @@ class Chooser {
   /// could never be placed, or does not wait. What it places counts for the next call.
   cluster::v1::Placement choose(cluster::v1::Placement record);
 
+  /// Replays how one group would run that could only be estimated, for later decisions; some
+  /// milliseconds. False when there is none.
+  bool replay_one() { return placer_.replay_one(); }
+
  private:
   struct Member {
     std::string label;  ///< user/name
@@ -78,6 +82,7 @@ class Chooser {
   void tell(const placement::PlaceDecision& made, cluster::v1::Placement& record) const;
   cluster::v1::Choice told(const placement::Choice& choice) const;
   void describe(placement::SlotId slot, cluster::v1::Choice& out) const;
+  void correlate_with(placement::SlotId slot, placement::JobId job, cluster::v1::Choice& out) const;
   std::string when_possible(const cluster::v1::JobRequest& job) const;
 
   ChooserConfig config_;

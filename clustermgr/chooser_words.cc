@@ -4,6 +4,7 @@
 #include <set>
 
 #include "clustermgr/chooser.h"
+#include "clustermgr/placement/correlation.h"
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/values.h"
 
@@ -81,6 +82,36 @@ void Chooser::describe(SlotId slot, v1::Choice& out) const {
   for (const auto& [member, gang] : its.members) out.add_beside(members_.at(member).label);
 }
 
+/// How the job and the only other one in the slot lie to each other, where that stays so for a
+/// while.
+void Chooser::correlate_with(SlotId slot, placement::JobId job, v1::Choice& out) const {
+  constexpr double kLongEnough = 20;  // rounds
+  if (!placer_.knows(job)) return;
+  const placement::JobProfile* other = nullptr;
+  for (const auto& [member, gang] : placer_.nodes().at(slot).members) {
+    if (member == job) continue;
+    if (other != nullptr) return;
+    other = &placer_.profile(member);
+  }
+  if (other == nullptr) return;
+  const placement::JobProfile& own = placer_.profile(job);
+  const auto& ours = own.gangs.front().bursts;
+  const auto& theirs = other->gangs.front().bursts;
+  if (ours.empty() || theirs.empty()) return;
+  const placement::JobShape shape = placement::shape_of(own);
+  const placement::JobShape other_shape = placement::shape_of(*other);
+  const double rounds = placement::lag_stable_rounds(shape, other_shape);
+  if (rounds < kLongEnough) return;
+  // Fifty bins in the shorter round.
+  const double shorter = std::min(shape.period_s, other_shape.period_s);
+  const placement::Duration bin =
+      std::max(placement::Duration(1'000'000), placement::from_seconds(shorter / 50));
+  const placement::Correlation found = placement::correlate(ours, theirs, bin);
+  out.set_best_lag_s(found.best_lag_s);
+  out.set_best_overlap_ratio(found.best_overlap);
+  out.set_lag_rounds(rounds);
+}
+
 v1::Choice Chooser::told(const placement::Choice& choice) const {
   v1::Choice out;
   const int slot = choice.slots.front();
@@ -114,6 +145,10 @@ void Chooser::tell(const placement::PlaceDecision& made, v1::Placement& record) 
       const auto itself = std::find(beside.begin(), beside.end(), own.label);
       if (itself != beside.end()) beside.erase(itself);
     }
+    if (own_id != ids_.end()) {
+      const int slot = choice.slots.front();
+      if (slot >= 0) correlate_with(SlotId{static_cast<std::uint32_t>(slot)}, own_id->second, out);
+    }
     out.set_basis(choice.replayed && out.beside_size() > 0 ? "replay"
                   : own.is_known                           ? "estimate"
                                                            : "nothing known");
@@ -133,8 +168,9 @@ std::string Chooser::when_possible(const v1::JobRequest& job) const {
   std::string unknown;
   std::size_t count = 0;
   for (const auto& [name, node] : nodes_->all()) {
+    if (node.record.left()) add_words(away, cat("node ", name, " is back (it has left)"));
     if (node.lost) add_words(away, cat("node ", name, " is back (it is lost)"));
-    if (!node.lost && node.record.inventory().draining()) {
+    if (!node.lost && !node.record.left() && node.record.inventory().draining()) {
       add_words(away, cat("node ", name, " takes jobs again (plexrl-ctl undrain)"));
     }
   }

@@ -15,7 +15,11 @@ using nodemgr::LogLevel;
 constexpr char kClusterKey[] = "cluster";
 constexpr char kNodePrefix[] = "node/";
 
-Change change_of(const cluster::v1::NodeRecord& record) {
+/// Without recent bursts, which each report has again.
+Change change_of(cluster::v1::NodeRecord record) {
+  for (cluster::v1::Job& job : *record.mutable_jobs()) {
+    for (cluster::v1::Gang& gang : *job.mutable_gangs()) gang.clear_recent();
+  }
   return {kNodePrefix + record.name(), record.SerializeAsString()};
 }
 
@@ -61,13 +65,35 @@ absl::Status Cluster::restore() {
   return restore_placements();
 }
 
+absl::Status Cluster::leave(const std::string& node) {
+  const std::lock_guard one(changing_);
+  std::optional<cluster::v1::NodeRecord> record = nodes_.record_of_left(node);
+  if (!record) return absl::OkStatus();
+  const Change changes[] = {change_of(*record)};
+  const absl::Status status = write(changes);
+  if (!status.ok()) return status;
+  {
+    const std::lock_guard lock(mu_);
+    nodes_.leave(*std::move(record));
+  }
+  nodemgr::log_line(LogLevel::kInfo, "nodes", cat("left node='", node, "'"));
+  is_queue_due_ = true;
+  // Those that ran have ended, or it would not leave; one that is to start there may still do so,
+  // with the next node manager. A failure is seen in readiness.
+  settle(placements_.ended_with(node, unix_ns())).IgnoreError();
+  run_queue();
+  return absl::OkStatus();
+}
+
 absl::Status Cluster::report(const cluster::v1::ReportNodeRequest& report) {
+  if (report.leaving()) return leave(report.node());
   absl::Status status = Nodes::check(report);
   if (!status.ok()) return status;
   const std::lock_guard one(changing_);
   Nodes::Outcome outcome = nodes_.outcome_of(report);
   const auto known = nodes_.all().find(report.node());
-  const bool is_back = known == nodes_.all().end() || known->second.lost;
+  const bool is_back =
+      known == nodes_.all().end() || known->second.lost || known->second.record.left();
   std::vector<Change> changes;
   if (outcome.changes) changes.push_back(change_of(outcome.record));
   std::vector<cluster::v1::JobRecord> news;
@@ -99,6 +125,7 @@ cluster::v1::ListNodesReply Cluster::nodes() const {
 
 void Cluster::tick() {
   try_again();
+  replay();
   const std::lock_guard one(changing_);
   look_for_lost();
   // What is usable of a GPU changes without an event.
@@ -107,14 +134,24 @@ void Cluster::tick() {
   run_queue();
 }
 
+/// A few at a time, and decisions in between.
+void Cluster::replay() {
+  constexpr int kAtATick = 16;
+  for (int i = 0; i < kAtATick; ++i) {
+    const std::lock_guard one(changing_);
+    if (!chooser_.replay_one()) return;
+    is_queue_due_ = true;
+  }
+}
+
 void Cluster::look_for_lost() {
   Nodes::Changed changed;
   std::vector<Change> changes;
   {
     const std::lock_guard lock(mu_);
     changed = nodes_.look(now());
-    metrics_.set_nodes(static_cast<int>(nodes_.all().size()) - nodes_.count_lost(),
-                       nodes_.count_lost());
+    const int gone = nodes_.count_lost() + nodes_.count_left();
+    metrics_.set_nodes(static_cast<int>(nodes_.all().size()) - gone, nodes_.count_lost());
     for (const std::string& name : changed.jobs_lost) {
       changes.push_back(change_of(nodes_.all().at(name).record));
     }

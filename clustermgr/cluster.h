@@ -68,7 +68,9 @@ class Cluster {
   absl::Status restore_placements();
   absl::Status write(std::span<const Change> changes);
   void try_again();
+  absl::Status leave(const std::string& node);
   void look_for_lost();
+  void replay();
 
   // cluster_placements.cc; all with `changing_` held.
   absl::StatusOr<cluster::v1::Placement> place_newcomer(

@@ -68,6 +68,36 @@ std::optional<placement::UsualRound> usual_round(const Gangs& gangs) {
                                placement::from_seconds(longest_s - burst_s), cv};
 }
 
+std::vector<placement::Burst> recent_bursts(const Gangs& gangs) {
+  std::vector<placement::Burst> all;
+  for (const v1::Gang& gang : gangs) {
+    for (const v1::Burst& burst : gang.recent()) {
+      all.push_back({placement::Instant(burst.wanted_ns()), placement::Instant(burst.ended_ns()),
+                     placement::Duration(burst.work_ns())});
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a.wanted < b.wanted; });
+  std::vector<placement::Burst> joined;
+  for (const placement::Burst& burst : all) {
+    if (joined.empty() || burst.wanted > joined.back().ended) {
+      joined.push_back(burst);
+      continue;
+    }
+    placement::Burst& last = joined.back();
+    last.ended = std::max(last.ended, burst.ended);
+    last.work = std::min(last.work + burst.work, last.ended - last.wanted);
+  }
+  constexpr std::size_t kEnoughBursts = 4;
+  if (joined.size() < kEnoughBursts) return {};
+  const placement::Instant zero = joined.front().wanted;
+  for (placement::Burst& burst : joined) {
+    burst.wanted -= zero;
+    burst.ended -= zero;
+  }
+  return joined;
+}
+
 std::optional<v1::JobRecord> JobRecords::news(const v1::Job& job, std::int64_t now_unix_ns) const {
   if (!usual_round(job.gangs())) return std::nullopt;
   const v1::JobRecord* const known = find(job.user(), job.name());

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "clustermgr/placement/types.h"
 #include "proto/cluster.pb.h"
@@ -15,6 +16,11 @@ namespace plexrl::clustermgr {
 /// Bursts and gaps of all gangs of a job together, as of one that has all their GPUs: busy while
 /// any of them is, at most. Nothing while one of them has shown fewer than three.
 std::optional<placement::UsualRound> usual_round(
+    const google::protobuf::RepeatedPtrField<cluster::v1::Gang>& gangs);
+
+/// The recent bursts of all gangs of a job together, as of one that has all their GPUs: those that
+/// overlap are one. Empty while there are fewer than four. Times begin with the first.
+std::vector<placement::Burst> recent_bursts(
     const google::protobuf::RepeatedPtrField<cluster::v1::Gang>& gangs);
 
 /// What runs of jobs have shown, by (user, name), for their next runs. Reads no clock; one thread

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <cmath>
 #include <set>
 
 #include "nodemgr/settings/cat.h"
@@ -31,6 +32,24 @@ absl::Status check_gpu(const v1::Gpu& gpu) {
   return absl::OkStatus();
 }
 
+bool is_finite(double value) { return std::isfinite(value) && value >= 0; }
+
+/// Whether its bursts lie one after the other.
+bool are_possible(const v1::Gang& gang) {
+  constexpr int kMostBursts = 256;
+  constexpr std::int64_t kLatest = std::int64_t{1} << 61;
+  if (gang.recent_size() > kMostBursts) return false;
+  if (!is_finite(gang.period_s()) || !is_finite(gang.period_cv())) return false;
+  std::int64_t before = 0;
+  for (const v1::Burst& burst : gang.recent()) {
+    if (burst.wanted_ns() < before || burst.ended_ns() < burst.wanted_ns()) return false;
+    if (burst.ended_ns() > kLatest || burst.work_ns() < 0) return false;
+    if (burst.work_ns() > burst.ended_ns() - burst.wanted_ns()) return false;
+    before = burst.ended_ns();
+  }
+  return true;
+}
+
 absl::Status check_job(const v1::Job& job, std::uint64_t largest, std::uint64_t hbm,
                        const std::set<int>& gpus) {
   if (job.id().size() != 32 || job.name().size() > kLongestText ||
@@ -45,6 +64,10 @@ absl::Status check_job(const v1::Job& job, std::uint64_t largest, std::uint64_t 
   for (const v1::Gang& gang : job.gangs()) {
     for (const int gpu : gang.gpus()) {
       if (!gpus.contains(gpu)) return invalid("job ", job.id(), " runs on GPU ", gpu);
+    }
+    if (!are_possible(gang)) {
+      return invalid("job ", job.id(), " had bursts that end before they begin, overlap, or ",
+                     "contain more work than time; or a period that is no time");
     }
   }
   return absl::OkStatus();
@@ -130,6 +153,22 @@ void Nodes::accept(const v1::ReportNodeRequest& report, v1::NodeRecord record, I
   node.clock_ahead_s = in_seconds(std::chrono::nanoseconds(report.sent_unix_ns() - now_unix_ns));
 }
 
+std::optional<v1::NodeRecord> Nodes::record_of_left(const std::string& node) const {
+  const auto known = nodes_.find(node);
+  if (known == nodes_.end() || known->second.record.left()) return std::nullopt;
+  v1::NodeRecord record = known->second.record;
+  record.set_left(true);
+  record.set_jobs_lost(false);
+  record.clear_jobs();
+  return record;
+}
+
+void Nodes::leave(v1::NodeRecord record) {
+  NodeView& node = nodes_.at(record.name());
+  node.lost = false;
+  node.record = std::move(record);
+}
+
 void Nodes::remember(v1::NodeRecord record, Instant now) {
   NodeView& node = nodes_[record.name()];
   node.seen = now;
@@ -140,6 +179,7 @@ Nodes::Changed Nodes::look(Instant now) {
   Changed changed;
   for (auto& [name, node] : nodes_) {
     const Instant silent = now - node.seen;
+    if (node.record.left()) continue;
     if (!node.lost && silent >= config_.lost_after) {
       node.lost = true;
       changed.lost.push_back(name);
@@ -153,6 +193,12 @@ Nodes::Changed Nodes::look(Instant now) {
   return changed;
 }
 
+int Nodes::count_left() const {
+  int left = 0;
+  for (const auto& [name, node] : nodes_) left += node.record.left() ? 1 : 0;
+  return left;
+}
+
 int Nodes::count_lost() const {
   int lost = 0;
   for (const auto& [name, node] : nodes_) lost += node.lost ? 1 : 0;
@@ -164,7 +210,9 @@ v1::ListNodesReply Nodes::list(Instant now) const {
   for (const auto& [name, node] : nodes_) {
     v1::Node& out = *reply.add_nodes();
     out.set_name(name);
-    out.set_state(node.lost ? v1::Node::LOST : v1::Node::JOINED);
+    out.set_state(node.record.left() ? v1::Node::LEFT
+                  : node.lost        ? v1::Node::LOST
+                                     : v1::Node::JOINED);
     out.set_silent_s(in_seconds(now - node.seen));
     out.set_clock_ahead_s(node.clock_ahead_s);
     out.set_jobs_lost(node.record.jobs_lost());

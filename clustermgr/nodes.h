@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class Nodes {
   /// Takes in a report that was checked, and whose outcome is stored.
   void accept(const cluster::v1::ReportNodeRequest& report, cluster::v1::NodeRecord record,
               Instant now, std::int64_t now_unix_ns);
+  /// What a node's record is when it has left; nullopt: it is not known, or has left before.
+  std::optional<cluster::v1::NodeRecord> record_of_left(const std::string& node) const;
+  void leave(cluster::v1::NodeRecord record);
   /// A node that the store tells of. Its silence counts from now on.
   void remember(cluster::v1::NodeRecord record, Instant now);
 
@@ -63,6 +67,7 @@ class Nodes {
   cluster::v1::ListNodesReply list(Instant now) const;
   const std::map<std::string, NodeView>& all() const { return nodes_; }
   int count_lost() const;
+  int count_left() const;
 
  private:
   NodesConfig config_;

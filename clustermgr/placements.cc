@@ -166,6 +166,17 @@ Placements::Records Placements::ended_by(const v1::ReportNodeRequest& report,
   return over;
 }
 
+Placements::Records Placements::ended_with(const std::string& node,
+                                           std::int64_t now_unix_ns) const {
+  Records over;
+  for (const auto& [id, view] : all_) {
+    if (view.record.state() == v1::Placement::RUNNING && view.record.node() == node) {
+      over.push_back(ended(view.record, "the job has ended", now_unix_ns));
+    }
+  }
+  return over;
+}
+
 Placements::Records Placements::lost_with(const std::string& node, std::int64_t now_unix_ns) const {
   Records over;
   for (const auto& [id, view] : all_) {

@@ -61,6 +61,8 @@ class Placements {
       const cluster::v1::PlaceJobRequest& request, std::int64_t now_unix_ns) const;
   /// What a node's report ends. Counts the report.
   Records ended_by(const cluster::v1::ReportNodeRequest& report, std::int64_t now_unix_ns);
+  /// Those that ran on a node that has left.
+  Records ended_with(const std::string& node, std::int64_t now_unix_ns) const;
   /// Those whose jobs are lost with their node.
   Records lost_with(const std::string& node, std::int64_t now_unix_ns) const;
   /// Those whose requester has been silent too long and that do not run.

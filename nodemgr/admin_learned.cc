@@ -15,6 +15,15 @@ Json durations_json(const policy::Durations& durations) {
   return json;
 }
 
+/// [wanted, ended, work] of each, ns of boot time.
+Json bursts_json(const std::deque<RecentBursts::Burst>& bursts) {
+  Json list = Json::array();
+  for (const RecentBursts::Burst& burst : bursts) {
+    list.push_back({burst.wanted.count(), burst.ended.count(), burst.work.count()});
+  }
+  return list;
+}
+
 double bytes_s(double ns_per_byte) { return ns_per_byte > 0 ? 1e9 / ns_per_byte : 0; }
 
 }  // namespace
@@ -30,6 +39,7 @@ void add_learned(Json& json, const AdminContext& context) {
     row["id"] = cat(static_cast<std::uint64_t>(gang.id));
     row["bursts"] = durations_json(known->second.profile.bursts());
     row["gaps"] = durations_json(known->second.profile.gaps());
+    row["recent"] = bursts_json(context.leases.recent_bursts().of(gang.id));
     gangs.push_back(row);
   }
   Json links = Json::array();

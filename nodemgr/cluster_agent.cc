@@ -1,5 +1,8 @@
 #include "nodemgr/cluster_agent.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +12,8 @@
 #include "nodemgr/clock.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
+
+extern char** environ;
 
 namespace plexrl::nodemgr {
 namespace {
@@ -27,28 +32,51 @@ constexpr std::chrono::nanoseconds kLongestWait = 1min;
 
 ClusterAgent::ClusterAgent(EventLoop& loop, const settings::Values& values, const std::string& node,
                            const std::string& admin_socket)
-    : loop_(loop), wait_(kFirstWait), process_(loop, kPatienceTimer) {
+    : loop_(loop), wait_(kFirstWait) {
+  process_.emplace(loop, kPatienceTimer);
   if (!values.is_set("cluster.manager")) return;
-  arguments_ = {beside_this_program("plexrl-cluster-client"),
-                "agent",
-                "--cluster",
-                values.text("cluster.manager"),
-                "--tls",
-                values.text("cluster.tls"),
-                "--node",
-                node,
-                "--admin-socket",
-                admin_socket,
-                "--manager-pid",
-                cat(::getpid())};
-  if (values.is_on("cluster.insecure_loopback")) arguments_.emplace_back("--insecure-loopback");
+  const std::string program = beside_this_program("plexrl-cluster-client");
+  std::vector<std::string> common = {"--cluster", values.text("cluster.manager"),
+                                     "--tls",     values.text("cluster.tls"),
+                                     "--node",    node};
+  if (values.is_on("cluster.insecure_loopback")) common.emplace_back("--insecure-loopback");
+  leaving_ = {program, "left"};
+  leaving_.insert(leaving_.end(), common.begin(), common.end());
+  arguments_ = {program, "agent", "--admin-socket", admin_socket, "--manager-pid", cat(::getpid())};
+  arguments_.insert(arguments_.end(), common.begin(), common.end());
   start();
 }
 
 void ClusterAgent::start() {
   started_ = boot_now();
-  if (process_.start(arguments_, kForEver, [this](const auto& end) { ended(end); })) return;
+  if (process_->start(arguments_, kForEver, [this](const auto& end) { ended(end); })) return;
   ended({.text = cat(arguments_.front(), ": ", std::strerror(errno))});
+}
+
+void ClusterAgent::leave() {
+  if (leaving_.empty()) return;
+  process_.reset();  // kills it: what it would still say is not so any more
+  std::vector<char*> argv;
+  for (std::string& argument : leaving_) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    ::posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+  }
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  // A service manager asks everybody to end once we have.
+  sigset_t kept_off;
+  sigemptyset(&kept_off);
+  sigaddset(&kept_off, SIGTERM);
+  ::posix_spawnattr_setsigmask(&attributes, &kept_off);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = 0;
+  // Where it can't be started the cluster manager finds out by our silence.
+  ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&actions);
 }
 
 void ClusterAgent::ended(const HelperProcess::End& end) {

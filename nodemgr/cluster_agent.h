@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,15 +23,19 @@ class ClusterAgent {
   ClusterAgent(EventLoop& loop, const settings::Values& values, const std::string& node,
                const std::string& admin_socket);
 
+  /// The node manager ends and no job is left: the cluster manager is told by a process that may
+  /// outlive us, and nothing of this node is told any more.
+  void leave();
+
  private:
   void start();
   void ended(const HelperProcess::End& end);
 
   EventLoop& loop_;
-  std::vector<std::string> arguments_;
+  std::vector<std::string> arguments_, leaving_;
   std::string last_words_;
   std::chrono::nanoseconds started_{0}, wait_{0};
-  HelperProcess process_;
+  std::optional<HelperProcess> process_;
 };
 
 }  // namespace plexrl::nodemgr

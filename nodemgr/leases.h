@@ -11,6 +11,7 @@
 #include "nodemgr/node.h"
 #include "nodemgr/paging_log.h"
 #include "nodemgr/policy/step.h"
+#include "nodemgr/recent_bursts.h"
 #include "nodemgr/switch_log.h"
 
 namespace plexrl::nodemgr {
@@ -125,6 +126,7 @@ class Leases {
     return it == state_.gangs.end() ? nullptr : &it->second;
   }
   const std::map<std::uint64_t, LeaseGang>& gangs() const { return gangs_; }
+  const RecentBursts& recent_bursts() const { return recent_; }
   bool is_switching() const;
   /// So much memory of the process is on its way out of HBM, at most.
   std::uint64_t evicting_bytes(const Session& session) const;
@@ -188,6 +190,7 @@ class Leases {
   std::vector<policy::Event> events_;
   std::map<std::uint64_t, LeaseGang> gangs_;
   std::uint64_t counter_ = 0;  ///< of grants, in this generation
+  RecentBursts recent_;
   SwitchLog switches_;
   PagingLog paging_;
   std::uint64_t crowded_ = 0;  ///< GPUs with more processes than the promises foresee, as last told

@@ -47,6 +47,7 @@ void Leases::step() {
       trace_state(gang, state_name(*state), state->wait_reason);
     }
   }
+  recent_.look(state_);
   stepping_ = false;
   if (wake_at == policy::kNever) {
     node_.loop.cancel_timer(kPolicyTimer);

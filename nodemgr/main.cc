@@ -134,12 +134,14 @@ int run(int argc, char** argv) {
   log_line(LogLevel::kInfo, "main",
            cat("ready socket='", (*manager)->socket_path(), "' gpus=", node.gpus.size(),
                node.simulated ? " (simulated)" : "", " generation=", node.generation));
-  const ClusterAgent agent((*manager)->loop(), loaded->values, node.options.node,
-                           (*manager)->admin_path());
+  ClusterAgent agent((*manager)->loop(), loaded->values, node.options.node,
+                     (*manager)->admin_path());
   say_ready(loaded->values.text("ready_fd"), "ready");
   tell_ready(cat(node.gpus.size(), node.gpus.size() == 1 ? " GPU" : " GPUs",
                  node.simulated ? " (simulated), " : ", ", (*manager)->socket_path()));
-  return serve(**manager, signals, argc, argv);
+  const int status = serve(**manager, signals, argc, argv);
+  if (node.jobs.empty()) agent.leave();
+  return status;
 }
 
 }  // namespace

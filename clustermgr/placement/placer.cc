@@ -294,8 +294,8 @@ Choice Placer::judge(const JobProfile& job, const Option& option, int& replays_l
     choice.refused = kTooLarge;
     return choice;
   }
-  if (const Prediction* known = predictor_.cached(group)) {
-    result = *known;
+  if (std::optional<Prediction> known = predictor_.cached(group)) {
+    result = *std::move(known);
   } else if (group.jobs.size() == 1) {
     result.slowdown = {1.0};
     result.replayed = predictor_.shape(job.id).known;
@@ -304,6 +304,7 @@ Choice Placer::judge(const JobProfile& job, const Option& option, int& replays_l
     result = predictor_.predict(group);
   } else {
     result = predictor_.estimate(group);
+    note_unreplayed(group);
   }
   choice.replayed = result.replayed;
   choice.cost = cost_of(job, option.slots, group, result);
@@ -450,11 +451,48 @@ void Placer::adopt(const JobProfile& job, const std::vector<SlotId>& slots) {
   bool too_large = false;
   const Group group = group_with(job, numbers, too_large);
   if (too_large) return;  // nobody joins it either, so nobody asks what they are predicted
-  const Prediction* const replayed = predictor_.cached(group);
-  const Prediction prediction = replayed != nullptr ? *replayed : predictor_.estimate(group);
+  const std::optional<Prediction> replayed = predictor_.cached(group);
+  const Prediction prediction = replayed ? *replayed : predictor_.estimate(group);
   for (std::size_t i = 0; i < group.jobs.size(); ++i) {
     placed_.at(group.jobs[i]).predicted = prediction.slowdown[i];
   }
+}
+
+void Placer::note_unreplayed(const Group& group) {
+  constexpr std::size_t kMost = 64;
+  // A replay is of some rounds of the slowest: so many of the fastest would take too long.
+  constexpr double kMostRounds = 1000;
+  Unreplayed one{group, {}};
+  double longest = 0;
+  double shortest = 1e18;
+  for (const JobId id : group.jobs) {
+    if (!predictor_.has_round(id)) return;
+    one.profiles.push_back(predictor_.profile(id));
+    longest = std::max(longest, predictor_.shape(id).period_s);
+    shortest = std::min(shortest, predictor_.shape(id).period_s);
+  }
+  if (longest > kMostRounds * shortest) return;
+  if (unreplayed_.size() >= kMost) unreplayed_.pop_front();
+  unreplayed_.push_back(std::move(one));
+}
+
+bool Placer::replay_one() {
+  // Under ids of its own: the jobs' may mean something else by now.
+  constexpr std::uint64_t kFirst = std::uint64_t{1} << 63;
+  bool has_replayed = false;
+  while (!has_replayed && !unreplayed_.empty()) {
+    Unreplayed one = std::move(unreplayed_.front());
+    unreplayed_.pop_front();
+    for (std::size_t i = 0; i < one.profiles.size(); ++i) {
+      one.profiles[i].id = JobId{kFirst + i};
+      one.group.jobs[i] = JobId{kFirst + i};
+      predictor_.learn(one.profiles[i]);
+    }
+    has_replayed = !predictor_.cached(one.group);  // another decision may have noted the same
+    if (has_replayed) predictor_.predict(one.group);
+    for (const JobId id : one.group.jobs) predictor_.forget(id);
+  }
+  return has_replayed;
 }
 
 void Placer::remove(JobId id) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -72,6 +73,10 @@ class Placer {
   void start_over();
   /// A job that runs in these slots, one for each gang, whether or not it would be placed there.
   void adopt(const JobProfile& job, const std::vector<SlotId>& slots);
+
+  /// Replays one of the groups that decisions had only estimates for, though all bursts are known:
+  /// for the next decision. False when there is none.
+  bool replay_one();
   /// Newer records of a placed job; its promises stay. Others are ignored.
   void learn(const JobProfile& job);
 
@@ -79,6 +84,9 @@ class Placer {
   double predicted(JobId job) const { return placed_.at(job).predicted; }
   const std::vector<SlotId>& slots_of(JobId job) const { return placed_.at(job).slots; }
   Predictor& predictor() { return predictor_; }
+  /// Whether it has a place; then `profile` is what is known of it.
+  bool knows(JobId job) const { return placed_.contains(job); }
+  const JobProfile& profile(JobId job) const { return predictor_.profile(job); }
   void set_replays(int replays) { config_.replays = replays; }
   std::size_t jobs() const { return placed_.size(); }
 
@@ -95,6 +103,12 @@ class Placer {
     bool in_turns = false;  ///< every bound holds if each takes every slot once a round, in turn
   };
 
+  /// Its jobs may be gone, or another's id, when its turn comes.
+  struct Unreplayed {
+    Group group;
+    std::vector<JobProfile> profiles;
+  };
+  void note_unreplayed(const Group& group);
   std::vector<Option> options_for(const JobProfile& job, std::vector<Obstacle>& obstacles);
   std::vector<int> joinable(const JobProfile& job, std::size_t gang,
                             std::vector<Obstacle>& obstacles) const;
@@ -117,6 +131,7 @@ class Placer {
   Slots slots_;
   std::map<JobId, Placed> placed_;
   std::map<std::string, int> team_used_;
+  std::deque<Unreplayed> unreplayed_;
 };
 
 }  // namespace plexrl::clustermgr::placement

@@ -48,6 +48,18 @@ double slowdown(const std::vector<Instant>& together, const std::vector<Instant>
   return alone_s > 0 ? std::max(1.0, seconds(together[last] - together[first]) / alone_s) : 1.0;
 }
 
+bool are_alike(std::int64_t a, std::int64_t b) { return std::abs(a - b) <= std::max(a, b) / 4; }
+
+/// The same bursts, and about as much memory.
+bool are_alike(const std::vector<GangProfile>& a, const std::vector<GangProfile>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const GangProfile& one, const GangProfile& other) {
+                      return are_alike(one.hbm_bytes, other.hbm_bytes) &&
+                             are_alike(one.fixed_bytes, other.fixed_bytes) &&
+                             one.usual == other.usual && one.bursts == other.bursts;
+                    });
+}
+
 }  // namespace
 
 void Predictor::learn(JobProfile profile) {
@@ -58,9 +70,20 @@ void Predictor::learn(JobProfile profile) {
   std::vector<const std::vector<Burst>*> bursts;
   for (const GangProfile& gang : known.profile.gangs) bursts.push_back(&gang.bursts);
   known.round = std::make_unique<RecordedRound>(bursts);
-  known.version = ++versions_;
+  known.version = version_of(known.profile);
   known.alone.clear();
   known.alone_until = Instant{0};
+}
+
+std::uint64_t Predictor::version_of(const JobProfile& profile) {
+  if (!config_.remember_records) return ++versions_;
+  constexpr std::size_t kMost = 256;
+  for (const auto& [gangs, version] : seen_) {
+    if (are_alike(gangs, profile.gangs)) return version;
+  }
+  if (seen_.size() >= kMost) seen_.pop_front();
+  seen_.emplace_back(profile.gangs, ++versions_);
+  return versions_;
 }
 
 void Predictor::set_machine(std::int64_t usable_hbm_bytes, const MoveModel& moves) {
@@ -73,12 +96,21 @@ void Predictor::set_machine(std::int64_t usable_hbm_bytes, const MoveModel& move
 
 void Predictor::forget(JobId job) { known_.erase(job); }
 
-std::string Predictor::key_of(const Group& group) const {
-  // Members by id, so that every order of the same group is one entry; slots by first use.
+/// Members by id, or by their records, so that every order of the same group is one entry.
+std::vector<std::size_t> Predictor::order_of(const Group& group) const {
   std::vector<std::size_t> order(group.jobs.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return group.jobs[a] < group.jobs[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const JobId one = group.jobs[a];
+    const JobId other = group.jobs[b];
+    if (!config_.remember_records) return one < other;
+    return known_.at(one).version < known_.at(other).version;
+  });
+  return order;
+}
+
+std::string Predictor::key_of(const Group& group, const std::vector<std::size_t>& order) const {
+  // Slots by first use.
   std::vector<int> renamed(static_cast<std::size_t>(slot_count(group)), -1);
   int used = 0;
   std::string key;
@@ -92,24 +124,39 @@ std::string Predictor::key_of(const Group& group) const {
       key.push_back(static_cast<char>(renamed[slot]));
     }
   }
+  if (config_.remember_records) return key;
   // Slowdowns are kept in the order of the group that asked first: order is part of the answer.
   for (std::size_t i : order) key.push_back(static_cast<char>(i));
   return key;
 }
 
-const Prediction* Predictor::cached(const Group& group) const {
-  auto it = cache_.find(key_of(group));
-  return it == cache_.end() ? nullptr : &it->second;
+std::optional<Prediction> Predictor::cached(const Group& group) const {
+  const std::vector<std::size_t> order = order_of(group);
+  const auto it = cache_.find(key_of(group, order));
+  if (it == cache_.end()) return std::nullopt;
+  if (!config_.remember_records) return it->second;
+  Prediction prediction = it->second;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    prediction.slowdown[order[i]] = it->second.slowdown[i];
+  }
+  return prediction;
 }
 
-const Prediction& Predictor::predict(const Group& group) {
-  std::string key = key_of(group);
-  auto it = cache_.find(key);
-  if (it != cache_.end()) return it->second;
+Prediction Predictor::predict(const Group& group) {
+  if (std::optional<Prediction> known = cached(group)) return *std::move(known);
+  const std::vector<std::size_t> order = order_of(group);
+  Group asked = group;
+  if (config_.remember_records) {
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      asked.jobs[i] = group.jobs[order[i]];
+      asked.slots[i] = group.slots[order[i]];
+    }
+  }
   bool known = true;
-  for (JobId job : group.jobs) known &= !known_.at(job).round->empty();
-  Prediction prediction = known ? replay(group) : estimate(group);
-  return cache_.emplace(std::move(key), std::move(prediction)).first->second;
+  for (JobId job : group.jobs) known &= has_round(job);
+  if (cache_.size() >= config_.most_predictions) cache_.clear();
+  cache_.emplace(key_of(group, order), known ? replay(asked) : estimate(asked));
+  return *cached(group);
 }
 
 const std::vector<Instant>& Predictor::alone(JobId job, Instant until) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -34,6 +36,9 @@ struct PredictorConfig {
   int steps = 12;                     ///< of the slowest member, after a third as many to settle
   int starts = 3;  ///< ways in which members start relative to each other; the worst one counts
   std::uint64_t seed = 1;
+  std::size_t most_predictions = std::size_t{1} << 22;  ///< remembered
+  /// For jobs that come again: a job is known by its records, whatever its id.
+  bool remember_records = false;
 };
 
 /// Predicts by replaying what was recorded of the members under the node policy, switch costs
@@ -46,18 +51,21 @@ class Predictor {
   explicit Predictor(PredictorConfig config) : config_(std::move(config)) {}
 
   /// New or changed profile. Where it differs, predictions of groups with this job are made again
-  /// when asked for.
+  /// when asked for; with `remember_records` jobs with the same bursts and about as much memory are
+  /// the same for that.
   void learn(JobProfile profile);
   void forget(JobId job);
   /// What a switch takes, from now on; where that is something else, replays are made again.
   void set_machine(std::int64_t usable_hbm_bytes, const MoveModel& moves);
   const JobProfile& profile(JobId job) const { return known_.at(job).profile; }
   const JobShape& shape(JobId job) const { return known_.at(job).shape; }
+  /// Enough bursts are known of it to be replayed.
+  bool has_round(JobId job) const { return !known_.at(job).round->empty(); }
 
   /// The replay, from memory if it was made; the estimate where a member has no history.
-  const Prediction& predict(const Group& group);
-  /// The replay if it was made, else null.
-  const Prediction* cached(const Group& group) const;
+  Prediction predict(const Group& group);
+  /// What `predict` would say, if it was asked before.
+  std::optional<Prediction> cached(const Group& group) const;
   /// From duties, periods and their variation; microseconds.
   Prediction estimate(const Group& group) const { return estimate(group, true); }
   /// The least that it can be: sharers of a slot only have to fit into its time.
@@ -76,7 +84,9 @@ class Predictor {
     std::vector<Instant> alone;  ///< ends of its steps in a replay alone
     Instant alone_until{0};
   };
-  std::string key_of(const Group& group) const;
+  std::uint64_t version_of(const JobProfile& profile);
+  std::vector<std::size_t> order_of(const Group& group) const;
+  std::string key_of(const Group& group, const std::vector<std::size_t>& order) const;
   Prediction replay(const Group& group);
   void replay_from(const Group& group, int start, Prediction& worst);
   Prediction estimate(const Group& group, bool with_waits) const;
@@ -87,6 +97,8 @@ class Predictor {
   std::map<JobId, Known> known_;
   std::unordered_map<std::string, Prediction> cache_;
   std::uint64_t versions_ = 0;
+  /// Of records that were known lately, the last ones at the end.
+  std::deque<std::pair<std::vector<GangProfile>, std::uint64_t>> seen_;
   std::uint64_t replays_ = 0;
   std::uint64_t replay_events_ = 0;
 };

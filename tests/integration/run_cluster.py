@@ -204,6 +204,9 @@ def nodes(sandbox):
     told = sandbox.ask_manager("status")
     expect("memory of the GPU", node["gpus"][0]["total_bytes"], told["gpus"][0]["total_bytes"])
     expect("host memory", node["host_budget_bytes"], told["manager"]["host_budget_bytes"])
+    gang = node["jobs"][0]["gangs"][0]
+    if gang["recent_bursts"] < 3 or (gang["recent_bursts"] > 3 and not 0.2 < gang["period_s"]):
+        raise Failure(f"bursts, and the period of at least 300 ms that they show: {gang}")
     if node["gpus"][0]["in_link_bytes_s"] <= 0 or not 0.2 < node["jobs"][0]["gangs"][0]["gaps"]["p50_s"]:
         raise Failure(f"link and gaps, which are of 300 ms: {node}")
     text = manager.ctl("cluster", "nodes", *manager.address("user-ann")).stdout
@@ -251,6 +254,22 @@ def refused_node(sandbox):
     return "said, and going on"
 
 
+def leaving(sandbox):
+    """A node manager that ends and leaves no job behind has left; the next one has joined again."""
+    manager = ClusterManager(sandbox, options=["--nodes-report-every", "50ms"])
+    manager.make("--user", "ann", "--node", "a1")
+
+    def state():
+        return [node["state"] for node in manager.ask("cluster", "nodes")["nodes"]]
+
+    for _ in range(2):
+        node = sandbox.start_manager("node", **joining(manager))
+        wait_until(lambda: state() == ["joined"], "the node has joined", beside=node)
+        sandbox.stop_manager()
+        wait_until(lambda: state() == ["left"], "the node has left", beside=manager.process)
+    return "left, and back, and left"
+
+
 def loads_grpc(sandbox):
     """Which programs load gRPC's libraries."""
     def loads(file):
@@ -263,7 +282,7 @@ def loads_grpc(sandbox):
     return "nobody else does"
 
 
-CASES = {case.__name__: case for case in (status, certificates, insecure, settings, nodes, refused_node, loads_grpc)}
+CASES = {case.__name__: case for case in (status, certificates, insecure, settings, nodes, refused_node, leaving, loads_grpc)}
 
 if __name__ == "__main__":
     sys.exit(run_case(__doc__, CASES, spec=""))

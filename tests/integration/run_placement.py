@@ -169,7 +169,9 @@ def sharing(sandbox):
     second = start("two", second_peer)
     told = cluster.wait_for("two", "running", beside=(first, second))
     expect("why, with history", told["decision"]["reason"], "shares: least marginal cost")
-    expect("by", told["decision"]["choices"][0]["basis"], "estimate")
+    # Replayed if there was time to do so; their records change while they run.
+    if told["decision"]["choices"][0]["basis"] not in ("estimate", "replay"):
+        raise Failure(f"by {told['decision']['choices']}")
     for peer in (first_peer, second_peer):
         sandbox.stop_antagonist(peer)
     for job in (first, second):

@@ -63,6 +63,19 @@ class Backoff {
 
 }  // namespace
 
+int say_left(const AgentOptions& options) {
+  const auto channel = open_channel(options.manager);
+  if (!channel.ok()) return cli::kFailed;
+  const auto stub = v1::Cluster::NewStub(*channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallPatience);
+  v1::ReportNodeRequest report;
+  report.set_node(options.node);
+  report.set_leaving(true);
+  v1::ReportNodeReply reply;
+  return stub->ReportNode(&context, report, &reply).ok() ? cli::kDone : cli::kFailed;
+}
+
 int run_agent(const AgentOptions& options) {
   nodemgr::set_log_program("cluster-agent");
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -20,4 +20,7 @@ struct AgentOptions {
 /// when that changes. Returns the exit status; what can't work as told is written to stdout.
 int run_agent(const AgentOptions& options);
 
+/// Tells it once that the node manager has ended and no job is left. Returns the exit status.
+int say_left(const AgentOptions& options);
+
 }  // namespace plexrl::cluster_tool

@@ -55,6 +55,14 @@ void declare_manager(CLI::App& app, ManagerAddress& manager) {
                "(PLEXRL_INSECURE_LOOPBACK=true)");
 }
 
+/// For the node manager, which starts it when it ends.
+CLI::App* declare_left(CLI::App& app, AgentOptions& agent) {
+  CLI::App* const verb = app.add_subcommand("left", "tells that a node manager has ended");
+  verb->group("");
+  verb->add_option("--node", agent.node, "name of the node")->required();
+  return verb;
+}
+
 /// For the node manager, which starts it.
 CLI::App* declare_agent(CLI::App& app, AgentOptions& agent) {
   CLI::App* const verb = app.add_subcommand("agent", "tells the cluster manager of a node");
@@ -104,6 +112,7 @@ int run(int argc, char** argv) {
   CLI::App* const nodes = cluster->add_subcommand("nodes", "every node that ever joined");
   AgentOptions agent;
   CLI::App* const agent_verb = declare_agent(app, agent);
+  CLI::App* const left_verb = declare_left(app, agent);
   PlaceOptions place;
   PlaceLists lists;
   CLI::App* const place_verb = declare_place(app, place, lists);
@@ -127,6 +136,10 @@ int run(int argc, char** argv) {
   if (agent_verb->parsed()) {
     agent.manager = manager;
     return run_agent(agent);
+  }
+  if (left_verb->parsed()) {
+    agent.manager = manager;
+    return say_left(agent);
   }
   if (place_verb->parsed()) {
     place.manager = manager;

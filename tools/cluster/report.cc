@@ -1,6 +1,9 @@
 #include "tools/cluster/report.h"
 
 #include <chrono>
+#include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "tools/ctl/admin_client.h"
 #include "tools/ctl/answer.h"
@@ -68,6 +71,36 @@ void fill(v1::Inventory& inventory, const Json& status, const Json& learned) {
   }
 }
 
+/// Bursts as [wanted, ended, work], and the period that they show.
+void fill_bursts(v1::Gang& gang, const Json& bursts) {
+  std::vector<double> rounds;
+  for (const Json& burst : bursts) {
+    if (!burst.is_array() || burst.size() != 3 || !burst[0].is_number_integer() ||
+        !burst[1].is_number_integer() || !burst[2].is_number_integer()) {
+      continue;
+    }
+    const auto wanted = burst[0].get<std::int64_t>();
+    if (gang.recent_size() > 0) {
+      const v1::Burst& last = gang.recent(gang.recent_size() - 1);
+      const std::int64_t wait = last.ended_ns() - last.wanted_ns() - last.work_ns();
+      rounds.push_back(static_cast<double>(wanted - last.wanted_ns() - wait) * 1e-9);
+    }
+    v1::Burst& out = *gang.add_recent();
+    out.set_wanted_ns(wanted);
+    out.set_ended_ns(burst[1].get<std::int64_t>());
+    out.set_work_ns(burst[2].get<std::int64_t>());
+  }
+  constexpr std::size_t kEnough = 3;
+  if (rounds.size() < kEnough) return;
+  const auto count = static_cast<double>(rounds.size());
+  const double mean = std::accumulate(rounds.begin(), rounds.end(), 0.0) / count;
+  double squares = 0;
+  for (const double round : rounds) squares += (round - mean) * (round - mean) / count;
+  if (mean <= 0) return;
+  gang.set_period_s(mean);
+  gang.set_period_cv(std::sqrt(squares) / mean);
+}
+
 void fill(v1::Gang& gang, const Json& row, const Json& learned) {
   gang.set_id(ctl::text_of(row, "id"));
   gang.set_state(ctl::text_of(row, "state"));
@@ -78,6 +111,7 @@ void fill(v1::Gang& gang, const Json& row, const Json& learned) {
   const Json known = row_like(array_of(learned, "gangs"), "id", row.value("id", Json()));
   fill(*gang.mutable_bursts(), object_of(known, "bursts"));
   fill(*gang.mutable_gaps(), object_of(known, "gaps"));
+  fill_bursts(gang, array_of(known, "recent"));
 }
 
 void fill(v1::Job& job, const Json& row, const Json& learned) {

@@ -58,16 +58,22 @@ Json json_of(const v1::JobRequest& job) {
           {"no_wait", job.no_wait()}};
 }
 
+bool is_lag_stable(const v1::Choice& choice) { return choice.lag_rounds() > 0; }
+
 Json json_of(const v1::Choice& choice) {
   const bool was_judged = !choice.basis().empty();
-  return {{"node", or_null(choice.node())},
-          {"gpus", list_of(choice.gpus())},
-          {"beside", list_of(choice.beside())},
-          {"chosen", choice.chosen()},
-          {"refused", or_null(choice.refused())},
-          {"cost", was_judged ? Json(choice.cost()) : Json()},
-          {"worst_slowdown_ratio", was_judged ? Json(choice.worst_slowdown()) : Json()},
-          {"basis", or_null(choice.basis())}};
+  return {
+      {"node", or_null(choice.node())},
+      {"gpus", list_of(choice.gpus())},
+      {"beside", list_of(choice.beside())},
+      {"chosen", choice.chosen()},
+      {"refused", or_null(choice.refused())},
+      {"cost", was_judged ? Json(choice.cost()) : Json()},
+      {"worst_slowdown_ratio", was_judged ? Json(choice.worst_slowdown()) : Json()},
+      {"basis", or_null(choice.basis())},
+      {"best_lag_s", is_lag_stable(choice) ? Json(choice.best_lag_s()) : Json()},
+      {"best_overlap_ratio", is_lag_stable(choice) ? Json(choice.best_overlap_ratio()) : Json()},
+      {"lag_rounds", is_lag_stable(choice) ? Json(choice.lag_rounds()) : Json()}};
 }
 
 Json json_of(const v1::Decision& decision) {
@@ -147,6 +153,13 @@ std::string text_of(const v1::Placement& placement) {
                                       : cli::printable(choice.refused())});
     }
     out += table.str();
+  }
+  for (const v1::Choice& choice : decision.choices()) {
+    if (!choice.chosen() || !is_lag_stable(choice)) continue;
+    out += line_of(cat("at the best lag (", cli::format_ns(choice.best_lag_s() * 1e9),
+                       ") both are busy in ", cli::format_ratio(choice.best_overlap_ratio()),
+                       " of the time; a lag holds for ",
+                       static_cast<std::uint64_t>(choice.lag_rounds()), " rounds"));
   }
   for (const v1::Figure& figure : decision.figures()) {
     const auto [words, value] = cli::format_figure(figure.name(), figure.value());

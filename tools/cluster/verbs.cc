@@ -45,7 +45,10 @@ Json json_of(const v1::Gang& gang) {
           {"gpus", gpus},
           {"exclusive_reason", null_if_empty(gang.exclusive_reason())},
           {"bursts", json_of(gang.bursts())},
-          {"gaps", json_of(gang.gaps())}};
+          {"gaps", json_of(gang.gaps())},
+          {"period_s", gang.period_s() > 0 ? Json(gang.period_s()) : Json()},
+          {"period_cv_ratio", gang.period_s() > 0 ? Json(gang.period_cv()) : Json()},
+          {"recent_bursts", gang.recent_size()}};
 }
 
 Json json_of(const v1::Job& job, const std::string& state) {
@@ -66,6 +69,7 @@ Json json_of(const v1::Job& job, const std::string& state) {
 }
 
 const char* state_of(const v1::Node& node) {
+  if (node.state() == v1::Node::LEFT) return "left";
   return node.state() == v1::Node::LOST ? "lost" : "joined";
 }
 

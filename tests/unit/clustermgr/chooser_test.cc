@@ -236,5 +236,35 @@ TEST_F(ChooserTest, OfTwoKindsOfGpuTheOneThatCostsLessIsTaken) {
   EXPECT_EQ(place(fake_request("2", "y")).node(), "h1");
 }
 
+TEST_F(ChooserTest, WhatWasEstimatedIsReplayedForTheNextDecision) {
+  test::accept(nodes, fake_report("a1", 1));
+  learn(test::fake_recorded_job("x", 10, 90));
+  learn(test::fake_recorded_job("y", 10, 90));
+  place(fake_request("1", "x"));
+  Chooser chooser(config);
+  const auto choose_y = [&](const char* id) {
+    chooser.look(nodes, placements, records);
+    return chooser.choose(placements.newcomer(fake_request(id, "y"), 0).value())
+        .decision()
+        .choices(0);
+  };
+  const cluster::v1::Choice first = choose_y("2");
+  EXPECT_EQ(first.basis(), "estimate");
+  EXPECT_TRUE(chooser.replay_one());
+  EXPECT_FALSE(chooser.replay_one());
+  EXPECT_EQ(choose_y("3").basis(), "replay");
+  // Two clocks that tick alike: at the best lag they never meet.
+  EXPECT_DOUBLE_EQ(first.best_overlap_ratio(), 0);
+  EXPECT_GT(first.lag_rounds(), 20);
+}
+
+TEST_F(ChooserTest, ALagThatDoesNotHoldIsNotTold) {
+  test::accept(nodes, fake_report("a1", 1));
+  learn(test::fake_recorded_job("x", 10, 90));
+  learn(test::fake_recorded_job("y", 10, 70));
+  place(fake_request("1", "x"));
+  EXPECT_EQ(choose(fake_request("2", "y")).decision().choices(0).lag_rounds(), 0);
+}
+
 }  // namespace
 }  // namespace plexrl::clustermgr

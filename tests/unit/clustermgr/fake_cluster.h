@@ -53,6 +53,19 @@ inline cluster::v1::Job fake_job(const std::string& id, const std::string& name,
   return job;
 }
 
+/// And its last bursts are known, all alike.
+inline cluster::v1::Job fake_recorded_job(const std::string& name, double burst_s, double gap_s) {
+  cluster::v1::Job job = fake_job("e", name, burst_s, gap_s);
+  const auto ns = [](double s) { return static_cast<std::int64_t>(s * 1e9); };
+  for (int i = 0; i < 12; ++i) {
+    cluster::v1::Burst& burst = *job.mutable_gangs(0)->add_recent();
+    burst.set_wanted_ns(ns(1000 + i * (burst_s + gap_s)));
+    burst.set_ended_ns(burst.wanted_ns() + ns(burst_s));
+    burst.set_work_ns(ns(burst_s));
+  }
+  return job;
+}
+
 inline cluster::v1::PlaceJobRequest fake_request(const std::string& id, const std::string& name,
                                                  int gpus = 1) {
   cluster::v1::PlaceJobRequest request;

@@ -74,5 +74,23 @@ TEST(JobRecords, TheOneSeenLongestAgoGoesFirst) {
   EXPECT_FALSE(records.too_many());
 }
 
+TEST(JobRecords, BurstsOfGangsThatOverlapAreOne) {
+  cluster::v1::Job job = test::fake_recorded_job("x", 10, 90);
+  std::vector<placement::Burst> bursts = recent_bursts(job.gangs());
+  ASSERT_EQ(bursts.size(), 12);
+  EXPECT_EQ(bursts[0].wanted, placement::Instant{0});
+  EXPECT_DOUBLE_EQ(seconds(bursts[1].wanted), 100);
+  *job.add_gangs() = job.gangs(0);
+  for (cluster::v1::Burst& burst : *job.mutable_gangs(1)->mutable_recent()) {
+    burst.set_wanted_ns(burst.wanted_ns() + 5'000'000'000);
+    burst.set_ended_ns(burst.ended_ns() + 5'000'000'000);
+  }
+  bursts = recent_bursts(job.gangs());
+  ASSERT_EQ(bursts.size(), 12);
+  EXPECT_DOUBLE_EQ(seconds(bursts[0].ended), 15);
+  EXPECT_DOUBLE_EQ(seconds(bursts[0].work), 15);
+  EXPECT_TRUE(recent_bursts(fake_job("a", "x", 2, 6).gangs()).empty());
+}
+
 }  // namespace
 }  // namespace plexrl::clustermgr

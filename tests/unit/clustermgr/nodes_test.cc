@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/clustermgr/fake_cluster.h"
+
 namespace plexrl::clustermgr {
 namespace {
 
@@ -122,6 +124,24 @@ TEST(NodeReport, WhatCanNotBeIsRefusedWithFigures) {
               HasSubstr("can't be"));
   EXPECT_THAT(refused([](auto& r) { r.mutable_inventory()->clear_gpus(); }), HasSubstr("0 GPUs"));
   EXPECT_THAT(refused([](auto& r) { r.mutable_jobs(0)->set_id("1"); }), HasSubstr("32 digits"));
+}
+
+TEST(NodesReports, BurstsThatCannotBeAreRefused) {
+  const auto status_of = [](auto change) {
+    cluster::v1::ReportNodeRequest report = test::fake_report("a1", 1);
+    *report.add_jobs() = test::fake_recorded_job("x", 10, 90);
+    change(*report.mutable_jobs(0)->mutable_gangs(0));
+    return Nodes::check(report);
+  };
+  EXPECT_TRUE(status_of([](auto&) {}).ok());
+  EXPECT_FALSE(status_of([](auto& gang) { gang.mutable_recent(3)->set_ended_ns(1); }).ok());
+  EXPECT_FALSE(status_of([](auto& gang) { gang.mutable_recent(3)->set_work_ns(-1); }).ok());
+  EXPECT_FALSE(status_of([](auto& gang) { gang.mutable_recent(3)->set_work_ns(1ll << 60); }).ok());
+  EXPECT_FALSE(status_of([](auto& gang) { gang.mutable_recent(0)->set_wanted_ns(-5); }).ok());
+  EXPECT_FALSE(status_of([](auto& gang) { gang.set_period_s(std::nan("")); }).ok());
+  EXPECT_FALSE(status_of([](auto& gang) {
+                 for (int i = 0; i < 300; ++i) *gang.add_recent() = gang.recent(11);
+               }).ok());
 }
 
 }  // namespace

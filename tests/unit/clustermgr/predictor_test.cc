@@ -92,15 +92,15 @@ TEST(Predictor, RemembersAGroupUntilAMemberChanges) {
   predictor.learn(two_phases(1, 50, 50));
   predictor.learn(two_phases(2, 50, 50));
   Group group = sharing_both({JobId{1}, JobId{2}});
-  EXPECT_EQ(predictor.cached(group), nullptr);
+  EXPECT_FALSE(predictor.cached(group));
   predictor.predict(group);
   const std::uint64_t replays = predictor.replays();
   EXPECT_GT(replays, 0u);
   predictor.predict(group);
   EXPECT_EQ(predictor.replays(), replays);
-  EXPECT_NE(predictor.cached(group), nullptr);
+  EXPECT_TRUE(predictor.cached(group));
   predictor.learn(two_phases(2, 20, 80));
-  EXPECT_EQ(predictor.cached(group), nullptr);
+  EXPECT_FALSE(predictor.cached(group));
   predictor.predict(group);
   EXPECT_GT(predictor.replays(), replays);
 }
@@ -124,6 +124,27 @@ TEST(Predictor, EstimateAgreesWithReplayWherePeriodsAreAlike) {
     Group group = sharing_both(jobs);
     EXPECT_NEAR(predictor.estimate(group).slowdown[0], predictor.predict(group).slowdown[0], 0.05);
   }
+}
+
+TEST(Predictor, JobsWithTheSameRecordsAreTheSameWhateverTheirIdsAndOrder) {
+  PredictorConfig config = roomy();
+  config.remember_records = true;
+  Predictor predictor(config);
+  JobProfile one = two_phases(1, 50, 50);
+  one.gangs[0].hbm_bytes = 1'000'000'000;
+  predictor.learn(one);
+  predictor.learn(two_phases(2, 60, 20));
+  const Prediction first = predictor.predict(sharing_both({JobId{1}, JobId{2}}));
+  predictor.forget(JobId{1});
+  predictor.forget(JobId{2});
+  predictor.learn(two_phases(8, 60, 20));
+  JobProfile again = two_phases(9, 50, 50);
+  again.gangs[0].hbm_bytes = 1'100'000'000;
+  predictor.learn(again);
+  const auto known = predictor.cached(sharing_both({JobId{8}, JobId{9}}));
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->slowdown[0], first.slowdown[1]);
+  EXPECT_EQ(known->slowdown[1], first.slowdown[0]);
 }
 
 }  // namespace

@@ -185,5 +185,32 @@ TEST_F(ServerPlacementTest, OneThatWasGivenUpMayBeAskedForAgain) {
   EXPECT_EQ(reply.placement().state(), Placement::PLACED);
 }
 
+TEST_F(ServerPlacementTest, ANodeThatHasLeftIsNotLostAndTakesNothing) {
+  join(fake_report("a1", 1));
+  auto request = fake_request("1", "x");
+  cluster::v1::PlaceJobReply reply;
+  ASSERT_TRUE(place(ann, request, reply).ok());
+  request.set_job_id(kJob);
+  ASSERT_TRUE(place(ann, request, reply).ok());
+  cluster::v1::ReportNodeRequest leaving;
+  leaving.set_node("a1");
+  leaving.set_leaving(true);
+  join(leaving);
+  join(leaving);
+  EXPECT_EQ(cluster->nodes().nodes(0).state(), cluster::v1::Node::LEFT);
+  EXPECT_EQ(get("x").state(), Placement::ENDED);
+  ASSERT_TRUE(place(ann, fake_request("2", "y"), reply).ok());
+  EXPECT_EQ(reply.placement().state(), Placement::QUEUED);
+  EXPECT_THAT(reply.placement().decision().when(), HasSubstr("a1 is back (it has left)"));
+  restart();
+  EXPECT_EQ(cluster->nodes().nodes(0).state(), cluster::v1::Node::LEFT);
+  join(fake_report("a1", 1));
+  EXPECT_EQ(cluster->nodes().nodes(0).state(), cluster::v1::Node::JOINED);
+  EXPECT_EQ(get("y").state(), Placement::PLACED);
+  leaving.set_node("nobody");
+  join(leaving);
+  EXPECT_EQ(cluster->nodes().nodes_size(), 1);
+}
+
 }  // namespace
 }  // namespace plexrl::clustermgr
