@@ -127,11 +127,14 @@ void on_unknown_entry(const char* name, int version) noexcept;
 #include "interpose/nvml_api.def"
 #undef NVML_API
 
-// And for each row of class memory of nccl_api.def and verbs_api.def. A handler calls the real
-// function as plexrl::nccl.NAME or plexrl::verbs.NAME.
+// And for each row of class memory or rank of nccl_api.def and verbs_api.def. A handler calls the
+// real function as plexrl::nccl.NAME or plexrl::verbs.NAME.
 #define PLEXRL_DECLARE_OTHER_pass(symbol, result, params)
 #define PLEXRL_DECLARE_OTHER_real(symbol, result, params)
 #define PLEXRL_DECLARE_OTHER_memory(symbol, result, params) result symbol params noexcept;
+#define PLEXRL_DECLARE_OTHER_operation(symbol, result, params)
+#define PLEXRL_DECLARE_OTHER_pair(symbol, result, params)
+#define PLEXRL_DECLARE_OTHER_rank(symbol, result, params) result symbol params noexcept;
 #define NCCL_API(symbol, result, cls, params, args) \
   PLEXRL_DECLARE_OTHER_##cls(symbol, result, params)
 #include "interpose/nccl_api.def"
@@ -140,5 +143,9 @@ void on_unknown_entry(const char* name, int version) noexcept;
   PLEXRL_DECLARE_OTHER_##cls(symbol, result, params)
 #include "interpose/verbs_api.def"
 #undef VERBS_API
+
+/// Around each call of class operation (of all ranks) or pair of nccl_api.def.
+void before_operation(ncclComm_t comm, CUstream stream, bool is_of_all) noexcept;
+void after_operation() noexcept;
 
 }  // namespace plexrl::shim

@@ -63,7 +63,7 @@ Checkpoints::Checkpoints(Node& node, Leases& leases, Sessions& sessions, GpuProb
       probe_(probe),
       room_changed_(std::move(room_changed)),
       helper_(node.loop, kHelperTimer) {
-  leases_.set_after_step([this] { advance(); });
+  leases_.add_after_step([this] { advance(); });
   sessions_.set_on_left(
       [this](Session& session, const wire::LeftGpu& body) { left(session, body); });
 }

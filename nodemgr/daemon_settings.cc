@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -48,7 +49,8 @@ const std::vector<settings::Row>& rows() {
        {"wait", "warn", "kill"}},
       {"policy.checkpoint_after", Kind::kDuration, "10m",
        "a job with --evict=checkpoint that has done nothing for so long may be checkpointed"},
-      {"policy.join_wait", Kind::kDuration, "1s", "reserved for collectives across gangs"},
+      {"policy.join_wait", Kind::kDuration, "1s",
+       "where ranks meet before a collective, one waits so long for the others, off its GPU"},
       {"policy.drain_budget", Kind::kDuration, "250ms",
        "an attempt to withdraw ends after so long without progress"},
       {"cluster.manager",
@@ -144,9 +146,8 @@ struct Reserved {
   const char* name;
   const char* why;
 };
-constexpr Reserved kReserved[] = {
-    {"policy.join_wait", "this version does not join gangs for a collective"},
-};
+/// None in this version.
+constexpr std::array<Reserved, 0> kReserved{};
 
 std::vector<std::string> without_effect(const settings::Values& values) {
   std::vector<std::string> lines;

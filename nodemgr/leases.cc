@@ -176,28 +176,6 @@ void Leases::attach(Session& session, int gpu) {
   joined(session);
 }
 
-void Leases::merge(LeaseGang& into, LeaseGang& from) {
-  describe(into);
-  describe(from);
-  into.gpus |= from.gpus;
-  into.attempt = 0;
-  each(from, [&](Session& session) {
-    session.gang = static_cast<std::uint64_t>(into.id);
-    into.sessions.insert(session.id);
-    trace_gang_of(session);
-  });
-  for (auto& [gpu, eviction] : from.evictions) into.take_over(gpu, eviction);
-  into.last_epoch = std::max(into.last_epoch, from.last_epoch);
-  if (from.epoch != kNoEpoch && into.epoch == kNoEpoch) into.epoch = from.epoch;
-  events_.push_back(policy::GangsMerged{into.id, from.id});
-  for (int gpu = 0; gpu < policy::kMaxGpus; ++gpu) {
-    if ((from.gpus >> gpu & 1) != 0) memory_event(into, gpu);
-  }
-  switches_.gone(who(from), boot_now());
-  trace_state(from, "gone", "merged");
-  gangs_.erase(static_cast<std::uint64_t>(from.id));
-}
-
 void Leases::leave(Session& session) {
   LeaseGang* gang = gang_of(session);
   paging_.died(session, boot_now());

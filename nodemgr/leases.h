@@ -26,6 +26,7 @@ struct LeaseGang {
   wire::Epoch last_epoch{};  ///< of the lease before, when there is none
   std::uint64_t attempt = 0;
   bool loading = false;
+  bool goes_on = false;  ///< the lease follows one that processes of it had
   std::chrono::nanoseconds created{0};
   std::uint64_t gaps_noted = 0;  ///< of its policy state: gaps_shown that the job knows of
   std::chrono::nanoseconds not_checkpointed_before{0};
@@ -68,6 +69,19 @@ class Leases {
 
   /// The process uses this GPU from now on: it joins, or unites, gangs of its job.
   void attach(Session& session, int gpu);
+  /// The processes have to run together from now on: their gangs become one, with one lease. False:
+  /// not now, while a lease begins or ends or memory leaves, or one of them has no gang yet.
+  bool unite(Session& a, Session& b);
+  /// These processes of a gang need not run with its others any more, with whom they have no GPU in
+  /// common: from now on they are a gang of their own, with its own part of the lease. False: not
+  /// now, while a lease ends or memory moves.
+  bool part(LeaseGang& gang, const std::set<SessionKey>& sessions);
+  /// Whether the process's gang has no lease, or one over all its GPUs.
+  bool has_all_or_none(const Session& session) const;
+  /// Has such a gang ask for all; false: it does.
+  bool want_all(const Session& session);
+  /// Whether there is something that the policy has yet to hear of.
+  bool has_news() const { return !events_.empty(); }
   /// The process has ended.
   void leave(Session& session);
   /// Its connection was lost: it can't answer, and its gate may be open.
@@ -103,7 +117,7 @@ class Leases {
   bool is_held_back(const LeaseGang& gang) const;
   LeaseGang* find_gang(std::uint64_t gang) { return find(policy::GangId{gang}); }
   /// Called after each step.
-  void set_after_step(std::function<void()> call) { after_step_ = std::move(call); }
+  void add_after_step(std::function<void()> call) { after_step_.push_back(std::move(call)); }
 
   void memory_changed(const Session& session, int gpu);
   void gpu_changed(int gpu);
@@ -177,6 +191,10 @@ class Leases {
   void trace_decision(const policy::Decision& decision);
   void trace_state(LeaseGang& gang, const char* state, const std::string& reason);
   void journal_grant(const LeaseGang& gang);
+  /// A lease has ended, or another has taken its place.
+  void journal_end(const wire::Epoch& epoch);
+  /// It has a lease or none, and nothing about that is under way.
+  bool is_settled(const LeaseGang& gang) const;
 
   template <typename Visit>
   void each(const LeaseGang& gang, Visit visit) {
@@ -195,7 +213,7 @@ class Leases {
   PagingLog paging_;
   std::uint64_t crowded_ = 0;  ///< GPUs with more processes than the promises foresee, as last told
   bool stepping_ = false;
-  std::function<void()> after_step_;
+  std::vector<std::function<void()>> after_step_;
   std::uint64_t frozen_ = 0;  ///< GPUs
   std::map<wire::Epoch, JournalRecord> earlier_grants_;
 };

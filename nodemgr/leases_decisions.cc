@@ -54,7 +54,7 @@ void Leases::step() {
   } else {
     node_.loop.set_timer(kPolicyTimer, wake_at, [this] { step(); });
   }
-  if (after_step_) after_step_();
+  for (const auto& call : after_step_) call();
 }
 
 void Leases::carry_out(const policy::Decision& decision) {
@@ -127,10 +127,7 @@ void Leases::reopen(LeaseGang& gang, const policy::Decision& decision) {
 
 void Leases::revoke(LeaseGang& gang, const policy::Decision& decision) {
   fault_point("before_revoke");
-  JournalRecord record{"revoke", {}};
-  record.fields["gen"] = cat(gang.epoch.generation);
-  record.fields["ctr"] = cat(gang.epoch.counter);
-  node_.journal_append(record);
+  journal_end(gang.epoch);
   // All have drained: what they loaded of it lies within the lease.
   each(gang, [&](Session& session) { paging_.revoked(session, boot_now()); });
   trace_state(gang, "idle", decision.reason);
@@ -260,23 +257,40 @@ void Leases::journal_grant(const LeaseGang& gang) {
   fault_point("after_journal_before_grant");
 }
 
+void Leases::journal_end(const wire::Epoch& epoch) {
+  JournalRecord record{"revoke", {}};
+  record.fields["gen"] = cat(epoch.generation);
+  record.fields["ctr"] = cat(epoch.counter);
+  node_.journal_append(record);
+}
+
 void Leases::grant(LeaseGang& gang, const policy::Decision& decision) {
   fault_point("before_grant");
+  const wire::Epoch before = gang.epoch;
   gang.epoch = {node_.generation, ++counter_};
   gang.attempt = 0;
   gang.loading = !decision.run_now;
   gang.loaded_bytes = 0;
   gang.load_blocked = std::chrono::nanoseconds{0};
   journal_grant(gang);
+  if (before != kNoEpoch) journal_end(before);
   gang.grant_sent = boot_now();
-  switches_.granted(who(gang), decision, gang.grant_sent);
+  gang.goes_on = false;
+  each(gang, [&](const Session& session) { gang.goes_on |= session.granted != kNoEpoch; });
+  if (gang.goes_on && decision.run_now) {
+    switches_.went_on(who(gang), decision.gpus);
+  } else {
+    switches_.granted(who(gang), decision, gang.grant_sent);
+    if (decision.run_now) switches_.running(who(gang), decision.gpus, gang.grant_sent);
+  }
   gang.busy = true;
-  if (decision.run_now) switches_.running(who(gang), decision.gpus, gang.grant_sent);
   trace_state(gang, decision.run_now ? "running" : "loading", decision.reason);
   each(gang, [&](Session& session) {
-    session.busy = session.wants;
+    // Who had a lease until now has no reason to say what it is.
+    session.busy = session.wants || (session.granted != kNoEpoch && session.busy);
     if (!session.off_gpu) send_grant(gang, session, decision.run_now);
   });
+  if (decision.run_now && gang.goes_on) update_activity(gang, boot_now());
   fault_point("after_grant");
   check_loaded(gang);
 }
@@ -327,6 +341,7 @@ void Leases::run(LeaseGang& gang, const policy::Decision& decision) {
     if (session.granted != gang.epoch || session.client == nullptr) return;
     session.client->send(wire::Type::kRun, 0, wire::LeaseRef{gang.epoch});
   });
+  if (gang.goes_on) update_activity(gang, boot_now());
   fault_point("after_run");
 }
 

@@ -59,6 +59,7 @@ NodeOptions options_from(const settings::Values& values) {
       values.is_set("disk.dir") ? values.text("disk.dir") : cat(options.state_dir, "/spill");
   options.grace = values.duration("policy.grace");
   options.drain_budget = values.duration("policy.drain_budget");
+  options.join_wait = values.duration("policy.join_wait");
   options.checkpoint_after = values.duration("policy.checkpoint_after");
   options.checkpoint_helper = beside_this_program("plexrl-checkpoint");
   return options;
@@ -469,6 +470,7 @@ void Manager::reload(const settings::Values& values) {
   node_.options.grace = fresh.grace;
   node_.options.hang_action = fresh.hang_action;
   node_.options.drain_budget = fresh.drain_budget;
+  node_.options.join_wait = fresh.join_wait;
   node_.options.checkpoint_after = fresh.checkpoint_after;
   node_.ledger.set_host_budget(fresh.host_budget);
   node_.slabs->set_budget(fresh.host_budget);

@@ -175,6 +175,7 @@ struct NodeOptions {
   std::uint64_t disk_budget = 0;  ///< 0: no disk tier
   std::string disk_folder;
   std::chrono::nanoseconds grace{}, drain_budget{}, checkpoint_after{};
+  std::chrono::nanoseconds join_wait = std::chrono::seconds(1);
   /// A checkpointed job that may come back waits for so long until the driver shows more room.
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
 };
@@ -267,7 +268,8 @@ enum TimerId : int {
   kCheckpointTimer,
   kHelperTimer,
   kSlabTimer,
-  kWatchdogTimer
+  kWatchdogTimer,
+  kMeetingTimer
 };
 
 }  // namespace plexrl::nodemgr

@@ -44,6 +44,11 @@ void Sessions::message(Client& client, const Packet& packet) {
     }
     return;
   }
+  if (Communicators::is_for_me(packet.type)) {
+    if (!communicators_.handle(session, packet))
+      malformed(session, packet, "of communicators: wrong size or figure");
+    return;
+  }
   switch (packet.type) {
     case wire::Type::kAttachGpu:
       return attach_gpu(session, packet);
@@ -109,6 +114,7 @@ void Sessions::attach(Session& session, int gpu, std::uint64_t overhead) {
   if (is_new) {
     node_.journal_append(attach_record(node_, session, gpu));
     leases_.attach(session, gpu);
+    communicators_.attached(session);
   } else {
     leases_.memory_changed(session, gpu);
   }

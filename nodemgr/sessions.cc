@@ -17,7 +17,8 @@ namespace plexrl::nodemgr {
 namespace {
 
 constexpr std::uint64_t kFeatures = wire::kFeatureSlabs | wire::kFeaturePrefetch |
-                                    wire::kFeatureSharesTold | wire::kFeatureSlabsHeld;
+                                    wire::kFeatureCommunicators | wire::kFeatureSharesTold |
+                                    wire::kFeatureSlabsHeld;
 constexpr auto kLookForReplaced = std::chrono::seconds(1);
 
 TraceSession trace_of(const Session& session, TraceSession::Event event) {
@@ -209,6 +210,7 @@ void Sessions::disconnected(Session& session) {
   slab_requests_.forget(session.id);
   disk_requests_.forget(session.id);
   if (has_ended(session.pidfd) || is_replaced(session)) return ended(session.id);
+  communicators_.lost(session);
   leases_.lost(session);
   leases_.step();
   look_for_replaced();
@@ -262,6 +264,7 @@ void Sessions::ended(SessionKey id) {
   disk_requests_.ended(id);
   node_.set_staging_aside();
   slab_requests_.ended(id);
+  communicators_.ended(*session);
   leases_.leave(*session);
   leases_.thaw();
   node_.publish(job);

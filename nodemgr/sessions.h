@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "nodemgr/communicators.h"
 #include "nodemgr/disk_requests.h"
 #include "nodemgr/exports.h"
 #include "nodemgr/leases.h"
@@ -80,6 +81,7 @@ class Sessions {
   Node& node_;
   Leases& leases_;
   Exports exports_{node_};
+  Communicators communicators_{node_, leases_};
   SlabRequests slab_requests_{node_, leases_};
   DiskRequests disk_requests_{node_};
   std::function<void(Job&, const Session&)> process_ended_;

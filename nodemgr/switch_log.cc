@@ -140,6 +140,10 @@ void SwitchLog::running(const Who& newcomer, std::uint64_t gpus, Instant now) {
   });
 }
 
+void SwitchLog::went_on(const Who& holder, std::uint64_t gpus) {
+  each(gpus, [&](int, Gpu& gpu) { gpu.last_holder = holder; });
+}
+
 void SwitchLog::idle(const Who& gang, Instant since) {
   Gap& gap = gaps_[gang.gang];
   if (gap.is_open) return;

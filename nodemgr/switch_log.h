@@ -44,6 +44,8 @@ class SwitchLog {
               const wire::DiskPaged& disk = {});
   /// The newcomer runs on these GPUs: writes a record for each whose holder changed.
   void running(const Who& newcomer, std::uint64_t gpus, Instant now);
+  /// The holder has another name from now on: its gang has met another, or parted from it.
+  void went_on(const Who& holder, std::uint64_t gpus);
 
   void idle(const Who& gang, Instant since);
   void busy(const Who& gang, Instant at);

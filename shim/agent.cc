@@ -69,7 +69,8 @@ void Agent::run() {
   while (!stopped_.load(std::memory_order_acquire)) {
     if (!parts_.client.is_connected() && !gave_up_) reconnect();
     const std::uint64_t pause = std::min(parts_.keeper.step(), share());
-    const std::uint64_t longest = std::min(pause, report());
+    const bool is_quiet = parts_.keeper.is_quiet() || gate.is_armed();
+    const std::uint64_t longest = std::min({pause, report(), parts_.communicators.step(is_quiet)});
     sleep(parts_.client.has_postponed() ? 0 : longest);
     receive();
   }
@@ -124,6 +125,7 @@ void Agent::receive() {
       continue;
     }
     parts_.sharing.handle(*packet);
+    parts_.communicators.handle(*packet);
     parts_.keeper.handle(*packet);
   }
   if (closed) lose_connection();
@@ -204,6 +206,7 @@ void Agent::resume(Connection& fresh) {
     state.held = parts_.keeper.held();
     fresh.send(wire::Type::kResumeState, state);
   }
+  parts_.communicators.resume(fresh);
 }
 
 }  // namespace plexrl::shim

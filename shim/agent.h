@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "shim/client.h"
+#include "shim/communicators.h"
 #include "shim/devices.h"
 #include "shim/lease_keeper.h"
 #include "shim/manager_disk.h"
@@ -32,6 +33,7 @@ class Agent {
     RangeTable& ranges;
     Sharing& sharing;
     const HostStore& store;
+    Communicators& communicators;
     SlabWorker& slab_worker;
     const SpillStore& spill;
     ManagerDisk& disk;

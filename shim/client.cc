@@ -107,8 +107,8 @@ Client::Handshake Client::connect(const std::function<void(Connection&)>* resume
   hello.version = wire::kVersion;
   hello.min_version = wire::kMinVersion;
   if (resume != nullptr) hello.flags = wire::kHelloResume;
-  hello.features = wire::kFeatureSlabs | wire::kFeaturePrefetch | wire::kFeatureSharesTold |
-                   wire::kFeatureSlabsHeld | wire::kFeatureDisk;
+  hello.features = wire::kFeatureSlabs | wire::kFeaturePrefetch | wire::kFeatureCommunicators |
+                   wire::kFeatureSharesTold | wire::kFeatureSlabsHeld | wire::kFeatureDisk;
   hello.job = identity_.job;
   hello.secret = identity_.secret;
   hello.start_time_ticks = start_time_ticks();

@@ -6,6 +6,7 @@
 
 #include "interpose/handlers.h"
 #include "interpose/nccl.h"
+#include "shim/nccl_groups.h"
 #include "shim/process.h"
 #include "shim/registrations.h"
 
@@ -23,9 +24,6 @@ using Kind = Registrations::Kind;
 
 constexpr PinReason kRegistered = {"registered with NCCL", wire::MemoryKind::kNccl};
 constexpr PinReason kAllocated = {"allocated by ncclMemAlloc", wire::MemoryKind::kNccl};
-
-/// ncclGroupStart less ncclGroupEnd.
-constinit thread_local int groups = 0;
 
 std::uint64_t this_thread() { return static_cast<std::uint64_t>(pthread_self()); }
 
@@ -81,9 +79,13 @@ ncclResult_t end_communicator(ncclComm_t comm, Call call) {
   Process* const process = Process::started();
   if (process == nullptr || comm == nullptr) return call();
   std::vector<Registrations::Taken> taken = process->registrations.take_all(comm);
+  const auto name = process->communicators.take(comm);
   const ncclResult_t result = call();
+  const bool has_ended = result == ncclSuccess || result == ncclInProgress;
+  if (name && has_ended) process->communicators.not_made(*name);
+  if (name && !has_ended) process->communicators.made(*name, comm);
   for (Registrations::Taken& one : taken) {
-    if (result == ncclSuccess || result == ncclInProgress) {
+    if (has_ended) {
       let_go(*process, one.holds);
     } else {
       process->registrations.add(one.key, std::move(one.holds));
@@ -92,8 +94,9 @@ ncclResult_t end_communicator(ncclComm_t comm, Call call) {
   return result;
 }
 
-/// The windows of a group that has ended so: now they have names.
-void settle_windows(Process& process, ncclResult_t result) {
+/// The windows and communicators of a group that has ended so: now they have names.
+void settle_group(Process& process, ncclResult_t result) {
+  process.communicators.group_ended(result == ncclSuccess || result == ncclInProgress);
   for (Registrations::Window& window : process.registrations.take_pending(this_thread())) {
     const void* const handle = result == ncclSuccess ? *window.out : nullptr;
     if (handle != nullptr || result == ncclInProgress) {
@@ -105,6 +108,8 @@ void settle_windows(Process& process, ncclResult_t result) {
 }
 
 }  // namespace
+
+constinit thread_local int nccl_groups = 0;
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size,
                               void** handle) noexcept {
@@ -127,7 +132,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, nc
   return nccl_guarded([&] {
     const auto call = [&] { return nccl.ncclCommWindowRegister(comm, buff, size, win, winFlags); };
     Process* const process = Process::started();
-    if (process == nullptr || groups == 0) {
+    if (process == nullptr || nccl_groups == 0) {
       return register_memory(Kind::kNcclWindow, comm, buff, size, call, [&] { return *win; });
     }
     auto holds =
@@ -152,16 +157,19 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) noexcep
 
 ncclResult_t ncclGroupStart() noexcept {
   const ncclResult_t result = nccl.ncclGroupStart();
-  if (result == ncclSuccess) ++groups;
+  if (result == ncclSuccess) ++nccl_groups;
   return result;
 }
 
 ncclResult_t ncclGroupEnd() noexcept {
   return nccl_guarded([&] {
-    const ncclResult_t result = nccl.ncclGroupEnd();
-    if (groups > 0) --groups;
     Process* const process = Process::started();
-    if (process != nullptr && groups == 0) settle_windows(*process, result);
+    const bool submits = process != nullptr && nccl_groups == 1;
+    if (submits) process->communicators.before(nullptr);
+    const ncclResult_t result = nccl.ncclGroupEnd();
+    if (nccl_groups > 0) --nccl_groups;
+    if (submits) process->communicators.after();
+    if (process != nullptr && nccl_groups == 0) settle_group(*process, result);
     return result;
   });
 }
@@ -169,10 +177,10 @@ ncclResult_t ncclGroupEnd() noexcept {
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) noexcept {
   return nccl_guarded([&] {
     const ncclResult_t result = nccl.ncclGroupSimulateEnd(simInfo);
-    if (groups > 0) --groups;
+    if (nccl_groups > 0) --nccl_groups;
     Process* const process = Process::started();
     // Nothing of the group was done.
-    if (process != nullptr && groups == 0) settle_windows(*process, ncclSystemError);
+    if (process != nullptr && nccl_groups == 0) settle_group(*process, ncclSystemError);
     return result;
   });
 }

@@ -176,6 +176,7 @@ Process::Process(Identity identity, Client::Dial dial)
       ipc(sharing),
       vmm(pager, memory, sharing),
       pins(ranges(), devices),
+      communicators(client, &wake_agent),
       keeper({client, devices, ranges(), pager, gate, activity(),
               [this] {
                 memory.release_deferred();
@@ -188,8 +189,8 @@ Process::Process(Identity identity, Client::Dial dial)
               [this](std::uint64_t quiet_ns) { return leave_gpu(quiet_ns); },
               [this] { back_on_gpu(); }}),
       reporter(client, devices, ranges(), unpageable),
-      agent({client, devices, keeper, reporter, ranges(), sharing, store, slab_worker, spill,
-             disk}) {}
+      agent({client, devices, keeper, reporter, ranges(), sharing, store, communicators,
+             slab_worker, spill, disk}) {}
 
 std::optional<DeviceMemory::Allocation> Process::find(std::uint64_t address) {
   if (const auto found = memory.find(address)) return found;

@@ -3,6 +3,7 @@
 #include "interpose/cuda_api.h"
 #include "shim/agent.h"
 #include "shim/client.h"
+#include "shim/communicators.h"
 #include "shim/device_memory.h"
 #include "shim/devices.h"
 #include "shim/graph_memory.h"
@@ -89,6 +90,7 @@ class Process {
   Pins pins;
   MulticastBinds multicast;
   Registrations registrations;
+  Communicators communicators;
   LeaseKeeper keeper;
   MemoryReporter reporter;
   Agent agent;

@@ -57,6 +57,7 @@ enum Feature : std::uint64_t {
   kFeatureSharesTold = 1u << 5,  ///< a process that comes back says kSharesTold
   kFeatureSlabsHeld = 1u << 6,   ///< and before all else kSlabsHeld
   kFeatureDisk = 1u << 7,        ///< the manager has a disk tier: kDiskFile and what follows
+  kFeatureCommunicators = 1u << 8,  ///< kCommJoin and kCommLeave
 };
 
 enum class Type : std::uint16_t {
@@ -144,6 +145,17 @@ enum class Type : std::uint16_t {
   kDiskHeld,    ///< DiskFile (+1 fd), no answer; after kHello with kHelloResume, before kSlabsHeld
   kDiskReport,  ///< DiskReport, no answer; before each kMemoryReport
   kDiskPaged,   ///< DiskPaged, no answer: more about the kEvicted or kLoaded that is sent next
+  // NCCL's communicators (nodemgr/communicators.h), with kFeatureCommunicators.
+  kCommJoin = 0x700,  ///< CommRef -> kCommJoined: the process is about to be a rank of it; after a
+                      ///< restart of the manager, or a lost connection, said again (request 0)
+  kCommJoined,        ///< CommRef
+  kCommLeave,         ///< CommRef, no answer: it is no rank any more
+  kCommWaits,         ///< CommRef, no answer: an operation of this rank waits long for others
+  kCommStays,  ///< CommRef, no answer: its operations can't meet, because graphs contain them
+  kCommMode,   ///< CommMode, manager -> process, no answer but kCommAt
+  kCommAt,     ///< CommAt, no answer; in mode kMeets whenever it changes
+  kCommMeet,   ///< CommAt -> kCommMet: it is about to submit one more operation, in mode kMeets
+  kCommMet,    ///< CommRef: it may
 };
 
 struct Header {
@@ -598,6 +610,28 @@ struct LeftGpu {
   std::uint32_t refused;
   std::uint32_t reserved;
   char reason[112];  ///< of the refusal, by name
+};
+
+/// A communicator of the job, by a name that all its ranks derive alike.
+struct CommRef {
+  Id128 comm;
+};
+
+enum CommModes : std::uint32_t {
+  kTogether,  ///< the ranks are one gang as long as there is the communicator
+  kMeets,     ///< they are while an operation is under way; before each they meet (kCommMeet)
+};
+struct CommMode {
+  Id128 comm;
+  std::uint32_t mode;  ///< CommModes
+  std::uint32_t reserved;
+};
+/// Where a rank is, by its own count of operations.
+struct CommAt {
+  Id128 comm;
+  std::uint64_t submitted;
+  std::uint32_t is_outstanding;  ///< 0: all of them have ended
+  std::uint32_t reserved;
 };
 
 /// Edges in order of time; even entries begin busy, odd ones begin idle when `first_is_busy`, else

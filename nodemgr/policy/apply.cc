@@ -133,8 +133,13 @@ struct Applier {
     Gang* from = state.find(e.from);
     if (into == nullptr || from == nullptr || into == from) return;
     bool held = into->holds_lease() || from->holds_lease();
+    Instant turn = now;
+    bool loads = false;
     for (Gang* gang : {into, from}) {
-      if (gang->holds_lease()) account(state, *gang, now);
+      if (!gang->holds_lease()) continue;
+      account(state, *gang, now);
+      loads |= gang->phase == Phase::kLoading;
+      if (gang->phase != Phase::kLoading) turn = std::min(turn, gang->turn_since);
     }
     into->gpus |= from->gpus;
     into->held |= from->held;
@@ -163,8 +168,51 @@ struct Applier {
       return;
     }
     // One new lease over what both held; an attempt under way is void.
+    if (!loads) return go_on(*into, turn, "gangs merged");
     load(*into, now);
     out.push_back(about(Decision::Kind::kGrant, *into, "gangs merged"));
+  }
+
+  void operator()(const GangParted& e) {
+    Gang* from = state.find(e.from);
+    Gang* fresh = state.find(e.fresh);
+    if (from == nullptr || fresh == nullptr || from == fresh) return;
+    const bool held = from->holds_lease();
+    if (held) account(state, *from, now);
+    const Instant turn = from->turn_since;
+    fresh->held = from->held & e.gpus;
+    from->held &= ~e.gpus;
+    from->gpus &= ~e.gpus;
+    from->reserved = false;
+    fresh->exiting = from->exiting;
+    fresh->first_wanted = from->first_wanted;
+    for (auto it = from->memory.begin(); it != from->memory.end();) {
+      if ((gpu_bit(it->first) & e.gpus) == 0) {
+        ++it;
+        continue;
+      }
+      fresh->memory[it->first] = it->second;
+      it = from->memory.erase(it);
+    }
+    if (!held) return;
+    // Two new leases over what one held.
+    for (Gang* gang : {from, fresh}) {
+      if (gang->held == 0) {
+        gang->phase = gang->wants ? Phase::kWaiting : Phase::kIdle;
+      } else {
+        go_on(*gang, turn, "gangs parted");
+      }
+    }
+  }
+
+  /// A new lease for a holder whose gates stay open. What it lacks it loads as it runs.
+  void go_on(Gang& gang, Instant turn_since, const char* reason) {
+    load(gang, now);
+    run(gang, now);
+    gang.turn_since = turn_since;
+    Decision decision = about(Decision::Kind::kGrant, gang, reason);
+    decision.run_now = true;
+    out.push_back(std::move(decision));
   }
 
   void operator()(const MemoryChanged& e) {
@@ -325,6 +373,7 @@ void set_paused(State& state, Gang& gang, bool paused, Instant now) {
 void run(Gang& gang, Instant now) {
   gang.phase = Phase::kRunning;
   gang.running_since = now;
+  gang.turn_since = now;
   gang.busy_since = now;
   gang.idle = false;
   // It had a thread at the gate, or it asks for memory: nothing says that it is in a gap.

@@ -63,6 +63,14 @@ struct GangsMerged {
   GangId from = kNoGang;
 };
 
+/// GPUs of `from` are another gang's from now on: their processes need not run together any more.
+/// Each keeps its part of a lease. `fresh` has been described before.
+struct GangParted {
+  GangId from = kNoGang;
+  GangId fresh = kNoGang;
+  GpuMask gpus = 0;
+};
+
 struct MemoryChanged {
   GangId gang = kNoGang;
   int gpu = 0;
@@ -144,7 +152,7 @@ struct GangLoaded {
 };
 
 using Event = std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangRemembered,
-                           GangGone, GangsMerged, MemoryChanged, WantsChanged, GangExiting,
+                           GangGone, GangsMerged, GangParted, MemoryChanged, WantsChanged, GangExiting,
                            GangReturned, LacksMemory, ActivityEdge, GangProgressed, GangAbsent,
                            GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 

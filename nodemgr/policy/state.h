@@ -57,6 +57,7 @@ struct Gang {
   Instant not_before{0};    ///< a reservation failed: no new one before
 
   Instant running_since{0};
+  Instant turn_since{0};  ///< the same, of the first lease of several that went on in each other
   bool granted_late = false;  ///< its wait was near its bound: it is not preempted at once
   bool idle = false;
   Instant idle_since{0};

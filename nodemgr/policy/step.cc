@@ -17,6 +17,7 @@ namespace {
 /// Evicted at least when the driver refuses what the figures allow: two of the largest chunks.
 constexpr std::int64_t kLeastRelief = 64 << 20;
 constexpr const char* kContextsLeave = "its contexts are to leave the GPU";
+constexpr const char* kAsksForMore = "asks for more GPUs than it holds";
 constexpr const char* kContextsAway = "its contexts are checkpointed, and others have their room";
 
 struct Planner {
@@ -88,13 +89,18 @@ struct Planner {
   }
 
   /// Of a lease that ends before it began to run nothing is accounted for.
-  void forget_run(Gang& gang) const { gang.running_since = gang.busy_since = now; }
+  void forget_run(Gang& gang) const {
+    gang.running_since = gang.turn_since = gang.busy_since = now;
+  }
 
   void take_back_leases() {
     for (auto& [id, gang] : state.gangs) {
       const bool leaves = gang.absence == Absence::kLeaves || gang.absence == Absence::kAway;
       const bool kept_off = gang.holds_lease() && state.kept_for(gang.held, gang, now) != nullptr;
-      if (!gang.gives_back && !gang.is_kept_paused() && !leaves && !kept_off) continue;
+      // Whatever holds the others: who asks for more first gives back what it has (invariant 5).
+      const bool asks_more = gang.holds_lease() && gang.wants && (gang.gpus & ~gang.held) != 0;
+      if (!gang.gives_back && !gang.is_kept_paused() && !leaves && !kept_off && !asks_more)
+        continue;
       // One that is partly or wholly off the GPUs has no end of loading.
       const bool loads = leaves && gang.phase == Phase::kLoading;
       if (gang.exclusive || (gang.phase != Phase::kRunning && !loads)) continue;
@@ -107,7 +113,8 @@ struct Planner {
                            : gang.absence == Absence::kAway ? kContextsAway
                            : leaves                         ? kContextsLeave
                            : kept_off                       ? kKeptAlone
-                                                            : "paused";
+                           : gang.is_kept_paused()          ? "paused"
+                                                            : kAsksForMore;
         withdraw(gang, gang, std::move(judgement));
       }
     }

@@ -61,7 +61,7 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
   result.figures = {
       {"switch_cost_ns", as_figure(cost)},
       {"quantum_ns", as_figure(held_for)},
-      {"ran_ns", as_figure(now - holder.running_since)},
+      {"ran_ns", as_figure(now - holder.turn_since)},
       {"idle_ns", holder.idle ? as_figure(now - holder.idle_since) : 0},
       {"waited_ns", as_figure(now - waiter.want_since)},
       {"wait_bound_ns", as_figure(bound)},
@@ -75,7 +75,7 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
     result.reason = "asks for more GPUs than it holds";
     return result;
   }
-  const Instant after_its_turn = holder.running_since + std::min(held_for, bound / 8);
+  const Instant after_its_turn = holder.turn_since + std::min(held_for, bound / 8);
   const bool is_owed = slowdown_allowance(waiter, now) < Duration{0};
   // What coming back would cost the holder is more than its owner allows.
   const bool is_kept = slowdown_allowance(holder, now) < return_cost(state, waiter);
@@ -84,10 +84,10 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
   } else if (waiter.priority < holder.priority && !is_owed) {
     result.reason = "holder has the higher priority";
   } else {
-    earlier(result, std::max(holder.running_since + held_for, now + level), "quantum over");
+    earlier(result, std::max(holder.turn_since + held_for, now + level), "quantum over");
   }
   if ((waiter.priority > holder.priority || is_owed) && !is_kept) {
-    earlier(result, holder.granted_late ? after_its_turn : holder.running_since,
+    earlier(result, holder.granted_late ? after_its_turn : holder.turn_since,
             is_owed ? "waiter slower than its owner allows" : "waiter has the higher priority");
   }
   earlier(result, std::max(urgent_at(state, waiter), after_its_turn), "waiter near its bound");

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Runs two rlvr jobs alone and then together on a simulated GPU that holds one of them, again until there were enough switches.
+"""Runs two rlvr jobs alone and then together on simulated GPUs that hold one of them, again until there were enough switches.
+
+With --ranks each job is several processes with a GPU each, which meet in collectives (tests/workloads/rlvr). The second job has the GPUs
+in the reverse order: what one trains on the other samples on, or the ranks of one wait for each other across those of the other.
 
 After their first step both jobs keep the GPU busy until the manager has granted it back and forth, so each run has switches, however
 slow or fast the machine is.
@@ -19,17 +22,24 @@ SEEDS = {"ada": 1, "bob": 2}
 GRANTS = 5  # of the GPU, while both want it: two switches at least that move memory
 
 
-def job(sandbox, name, steps, *more):
+def job(sandbox, name, options, *more):
     # The pause is longer than the policy's grace, so each job's GPU goes to the other in it.
-    return [sandbox.build / "tests/bin/rlvr", "--name", name, "--seed", SEEDS[name], "--steps", steps, "--state-bytes", "96MiB",
-            "--rollout-ms", 20, "--tool-ms", 150, "--train-ms", 10, *more]
+    ranks = ["--ranks", options.ranks] + ["--disaggregated"] * options.disaggregated
+    return [sandbox.build / "tests/bin/rlvr", "--name", name, "--seed", SEEDS[name], "--steps", options.steps, "--state-bytes", "96MiB",
+            "--rollout-ms", 20, "--tool-ms", 150, "--train-ms", 10, *ranks, *more]
 
 
-def run(sandbox, steps):
-    alone = {name: sandbox.wait(sandbox.alone(job(sandbox, name, steps), f"alone-{name}")) for name in SEEDS}
+def devices(sandbox, name):
+    order = range(sandbox.gpus) if name == "ada" else reversed(range(sandbox.gpus))
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, order))}
+
+
+def run(sandbox, options):
+    alone = {name: sandbox.wait(sandbox.alone(job(sandbox, name, options), f"alone-{name}", **devices(sandbox, name)))
+             for name in SEEDS}
     sandbox.start_manager()
     released = sandbox.folder / "released"
-    jobs = {name: sandbox.shared(job(sandbox, name, steps, "--until", released), name) for name in SEEDS}
+    jobs = {name: sandbox.shared(job(sandbox, name, options, "--until", released), name, **devices(sandbox, name)) for name in SEEDS}
     wait_for_grants(sandbox, jobs.values())
     released.touch()
     for name, process in jobs.items():
@@ -55,9 +65,10 @@ def wait_for_grants(sandbox, processes):
 
 def run_once(options):
     """(how many switches, pieces of work); raises Failure."""
-    with Sandbox(options.build, options.prefix, "160MiB", 1, SPEC) as sandbox:
+    gpus = options.ranks * (2 if options.disaggregated else 1)
+    with Sandbox(options.build, options.prefix, "160MiB", gpus, SPEC) as sandbox:
         try:
-            return run(sandbox, options.steps)
+            return run(sandbox, options)
         except Failure:
             for process in sandbox.started:
                 print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
@@ -69,6 +80,8 @@ def main():
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--prefix", help="where bin/ and lib/plexrl/ are, if not in the build folder")
     parser.add_argument("--steps", type=int, default=6, help="of each job (default: %(default)s)")
+    parser.add_argument("--ranks", type=int, default=1, help="of each job that train, each with a GPU (default: %(default)s)")
+    parser.add_argument("--disaggregated", action="store_true", help="as many more sample")
     parser.add_argument("--switches", type=int, default=2, help="as many in all runs (default: %(default)s)")
     options = parser.parse_args()
     runs = switches = work = 0

@@ -111,6 +111,11 @@ void tell_counts(size_t* gate_calls, size_t* unknown_entries) noexcept {
 #define OTHER_DEFINE_real(table, symbol, result, params, args)
 #define OTHER_DEFINE_memory(table, symbol, result, params, args) \
   result symbol params noexcept { return table.symbol args; }
+#define OTHER_DEFINE_rank OTHER_DEFINE_memory
+#define OTHER_DEFINE_operation OTHER_DEFINE_pass
+#define OTHER_DEFINE_pair OTHER_DEFINE_pass
+void before_operation(ncclComm_t, CUstream, bool) noexcept {}
+void after_operation() noexcept {}
 #define NCCL_API(symbol, result, cls, params, args) \
   OTHER_DEFINE_##cls(nccl, symbol, result, params, args)
 #include "interpose/nccl_api.def"

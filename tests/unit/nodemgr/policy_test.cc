@@ -373,6 +373,59 @@ TEST_F(PolicyTest, MergedGangsGetOneLeaseOverWhatBothHeld) {
   EXPECT_EQ(state.find(kB), nullptr);
 }
 
+TEST_F(PolicyTest, MergedHoldersGoOnWithinTheirTurn) {
+  gang(kA, 1, 0);
+  gang(kB, 2, 0);
+  at(2s, {WantsChanged{kA, true, now}});
+  at(3s, {WantsChanged{kB, true, now}});
+  at(4s, {GangsMerged{kA, kB}});
+  EXPECT_TRUE(find(Kind::kGrant)->run_now) << "their gates are open";
+  EXPECT_EQ(state.find(kA)->phase, Phase::kRunning);
+  EXPECT_EQ(state.find(kA)->turn_since, 2s) << "or a gang that is united often would keep its GPU";
+}
+
+TEST_F(PolicyTest, AHolderThatAsksForMoreGpusGivesBackWhatItHoldsAtOnce) {
+  gang(kA, 1, 0);
+  gang(kB, 2, 0);
+  step_with({WantsChanged{kA, true, now}, WantsChanged{kB, true, now}});
+  step_with({GangChanged{kA, "job", 50, 0s, 3}, WantsChanged{kA, true, now}});
+  ASSERT_NE(find(Kind::kWithdraw), nullptr) << "though the other has just begun its turn";
+  EXPECT_EQ(find(Kind::kWithdraw)->gang, kA);
+  EXPECT_EQ(state.find(kB)->phase, Phase::kRunning);
+}
+
+TEST_F(PolicyTest, PartedGangsKeepTheirPartsOfTheLeaseAndOfTheMemory) {
+  gang(kA, 3, 100);
+  step_with({WantsChanged{kA, true, now}});
+  step_with({MemoryChanged{kA, 0, 100, 0, 100}, MemoryChanged{kA, 1, 100, 0, 100}, GangLoaded{kA}});
+  step_with({GangChanged{kB, "job", 50, 0s, 2}, GangParted{kA, kB, 2},
+             GangChanged{kA, "job", 50, 0s, 1}});
+  EXPECT_EQ(2, std::count_if(decisions.begin(), decisions.end(), [](const Decision& d) {
+              return d.kind == Kind::kGrant && d.run_now;
+            }));
+  EXPECT_EQ(state.find(kA)->held, 1u);
+  EXPECT_EQ(state.find(kB)->held, 2u);
+  EXPECT_EQ(state.find(kA)->memory.size(), 1u);
+  EXPECT_EQ(state.find(kB)->memory.at(1).resident, 100);
+  // One of them is withdrawn without the other.
+  gang(kC, 2, 100);
+  at(now + 10s, {WantsChanged{kC, true, now + 10s}, ActivityEdge{kB, false, now}});
+  ASSERT_NE(find(Kind::kWithdraw), nullptr);
+  EXPECT_EQ(find(Kind::kWithdraw)->gang, kB);
+  EXPECT_EQ(state.find(kA)->phase, Phase::kRunning);
+}
+
+TEST_F(PolicyTest, PartedGangsWithoutALeaseWaitEachForItself) {
+  gang(kA, 3, 100);
+  step_with({GangChanged{kB, "job", 50, 0s, 2}, GangParted{kA, kB, 2},
+             GangChanged{kA, "job", 50, 0s, 1}});
+  EXPECT_EQ(find(Kind::kGrant), nullptr);
+  step_with({WantsChanged{kB, true, now}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gpus, 2u);
+  EXPECT_EQ(state.find(kA)->phase, Phase::kIdle);
+}
+
 TEST_F(PolicyTest, EveryWithdrawalCarriesItsFigures) {
   gang(kA, 1, 0);
   gang(kB, 1, 0);

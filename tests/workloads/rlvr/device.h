@@ -49,6 +49,7 @@ class Device {
   /// The same over one buffer.
   std::string digest(const Buffer& buffer);
   std::size_t allocated_bytes() const;
+  CUstream stream() const { return stream_; }
 
  private:
   void launch_with(const char* kernel, unsigned grid, unsigned block, unsigned shared_bytes,

@@ -12,24 +12,13 @@
 #include <thread>
 
 #include "tests/workloads/rlvr/device.h"
+#include "tests/workloads/rlvr/options.h"
+#include "tests/workloads/rlvr/ranks.h"
 #include "tests/workloads/rlvr/tasks.h"
 #include "tests/workloads/rlvr/trainer.h"
 
 namespace plexrl::workloads::rlvr {
 namespace {
-
-struct Options {
-  std::string name = "rlvr";
-  int steps = 16;
-  std::uint64_t seed = 1;
-  std::size_t state_bytes = 64 << 20;
-  double rollout_ms = 0;
-  double tool_ms = 0;
-  double train_ms = 0;
-  int device = 0;
-  std::string until;
-  bool times = false;
-};
 
 constexpr double kBusyMs = 10;  // of device time between two looks for --until's file
 
@@ -51,8 +40,6 @@ class DeviceTime {
  private:
   Clock::duration sum_{};
 };
-
-std::uint64_t to_ns(double ms) { return static_cast<std::uint64_t>(ms * 1e6); }
 
 void run(const Options& options) {
   const Clock::time_point start = Clock::now();
@@ -106,7 +93,12 @@ int parse_and_run(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--train-ms", options.train_ms, "device time of training in a step")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--device", options.device, "ordinal")->check(CLI::NonNegativeNumber);
+  app.add_option("--device", options.device, "ordinal, of the first rank")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--ranks", options.ranks, "processes that train, each on a device, by NCCL")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--disaggregated", options.disaggregated,
+               "as many more processes and devices sample, with weights by a broadcast");
   app.add_option("--until", options.until,
                  "after the first step, keep the device busy until this file exists");
   app.add_flag("--times", options.times,
@@ -116,6 +108,7 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (options.ranks > 1 || options.disaggregated) return run_in_ranks(options);
   run(options);
   return 0;
 }

@@ -70,6 +70,19 @@ std::vector<int> Trainer::rollout(const std::vector<Prompt>& prompts, std::uint6
   return answers;
 }
 
+Experience Trainer::experience(const std::vector<Prompt>& prompts,
+                               const std::vector<int>& answers) {
+  Experience all{prompts, answers, std::vector<float>(answers.size()), {}};
+  device_.read(all.chosen.data(), chosen_, 4 * all.chosen.size());
+  return all;
+}
+
+void Trainer::set_experience(const Experience& experience) {
+  device_.write(prompts_, experience.prompts.data(), experience.prompts.size() * sizeof(Prompt));
+  device_.write(answers_, experience.answers.data(), 4 * experience.answers.size());
+  device_.write(chosen_, experience.chosen.data(), 4 * experience.chosen.size());
+}
+
 void Trainer::train(const std::vector<float>& advantages, std::uint64_t step,
                     std::uint64_t hold_ns) {
   device_.write(advantages_, advantages.data(), 4 * advantages.size());
@@ -100,6 +113,7 @@ void Trainer::update(int minibatch) {
   device_.launch("grad_output", s.modulus, s.hidden, 0, s, hidden, dlogits, count, grads_.address);
   device_.launch("grad_input", 2 * s.modulus + 1, s.hidden, 0, s, prompts, dhidden, count,
                  grads_.address);
+  if (combine_) combine_(grads_);
   ++updates_;
   const float correct1 = static_cast<float>(1.0 / (1.0 - std::pow(0.9, updates_)));
   const float correct2 = static_cast<float>(1.0 / (1.0 - std::pow(0.99, updates_)));

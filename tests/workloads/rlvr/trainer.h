@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "tests/workloads/rlvr/device.h"
@@ -15,6 +17,14 @@ struct Sizes {
   int samples = 32;   ///< G, answers for each prompt
   int prompts = 512;  ///< in a step; a multiple of minibatches
   int minibatches = 8;
+};
+
+/// What a rollout leaves for training.
+struct Experience {
+  std::vector<Prompt> prompts;
+  std::vector<int> answers;
+  std::vector<float> chosen;  ///< of each answer, its probability when it was sampled
+  std::vector<float> advantages;
 };
 
 /// The policy, its optimizer and its padding on a device: what a step of the job does there.
@@ -35,6 +45,17 @@ class Trainer {
   /// device time stand for the backward passes.
   void train(const std::vector<float>& advantages, std::uint64_t step, std::uint64_t hold_ns);
 
+  /// Of the last rollout, without advantages.
+  Experience experience(const std::vector<Prompt>& prompts, const std::vector<int>& answers);
+  /// Another trainer's rollout takes the place of the last one.
+  void set_experience(const Experience& experience);
+
+  /// Called in each update when the gradients are there, before the policy follows them; what it
+  /// does to them goes to the device's stream.
+  void set_combine(std::function<void(const Buffer& grads)> combine) {
+    combine_ = std::move(combine);
+  }
+
   const Buffer& params() const { return params_; }
 
  private:
@@ -46,6 +67,7 @@ class Trainer {
   std::uint64_t seed_;
   int param_count_;
   int updates_ = 0;
+  std::function<void(const Buffer&)> combine_;
   Buffer params_, grads_, adam_m_, adam_v_;
   Buffer prompts_, hidden_, probs_, answers_, chosen_, advantages_, dlogits_, dhidden_;
   std::vector<Buffer> state_;
