@@ -139,7 +139,7 @@ void Devices::add_to_sums(CUdevice device, std::int64_t bytes, bool unpageable) 
   }
 }
 
-bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable) {
+bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable, bool says_why) {
   if (charge_taken(device, bytes, unpageable)) return true;
   const auto attached = find(device);
   if (!attached || bytes > attached->total_bytes) return false;
@@ -148,7 +148,7 @@ bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable) {
     found_some = make_room_(device);
     if (charge_taken(device, bytes, unpageable)) return true;
   }
-  if (const auto now = unpageable ? find(device) : std::nullopt) {
+  if (const auto now = unpageable && says_why ? find(device) : std::nullopt) {
     const std::uint64_t used = now->charged_bytes + now->unpageable_bytes;
     const std::uint64_t left = now->promised_bytes - std::min(now->promised_bytes, used);
     if (bytes <= left) say_why_refused(bytes, left);

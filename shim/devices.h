@@ -50,9 +50,10 @@ class Devices {
   std::uint64_t mask() const;  ///< of the manager's indices
   std::vector<CUdevice> devices_in(std::uint64_t mask) const;
 
-  /// Takes `bytes` from the promise; makes room in it before it says no. False: beyond it.
-  /// Not the agent, and not under a lock of the pools.
-  bool charge(CUdevice device, std::uint64_t bytes, bool unpageable);
+  /// Takes `bytes` from the promise; makes room in it before it says no. False: beyond it;
+  /// `says_why`: the user is told where free memory does not help. Not the agent, and not under a
+  /// lock of the pools.
+  bool charge(CUdevice device, std::uint64_t bytes, bool unpageable, bool says_why = true);
   /// The same for what is taken already: no room is made for it.
   bool charge_taken(CUdevice device, std::uint64_t bytes, bool unpageable);
   void uncharge(CUdevice device, std::uint64_t bytes, bool unpageable);

@@ -1,6 +1,12 @@
+#include <cerrno>
+#include <ctime>
+
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "shim/activity.h"
+#include "shim/boottime.h"
 #include "shim/counted.h"
+#include "shim/driver_scope.h"
 #include "shim/guarded.h"
 #include "shim/process.h"
 #include "shim/room.h"
@@ -26,17 +32,44 @@ CUresult submit(interpose::Api api, CUstream stream, Call call) noexcept {
   return call_with_room(gated_call);
 }
 
+/// What is outstanding may have taken what is missing, and be over soon. It may also wait for this
+/// thread to go on, so the driver is not asked to wait for it, and nobody waits for longer.
+constexpr std::uint64_t kPatienceNs = 30'000'000'000;
+constexpr timespec kPause{0, 1'000'000};
+
+/// Returns when what was launched is over and counted, as far as that can be seen.
+void wait_for_count(Process& process, CUstream stream) {
+  if (process.keeper.is_quiet()) return process.graph_memory.count();
+  const std::uint64_t deadline = boottime_ns() + kPatienceNs;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool is_captured = driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+                           status != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!is_captured && process.graph_memory.all_in(stream)) {
+    CUresult answer = CUDA_ERROR_NOT_READY;
+    while (answer == CUDA_ERROR_NOT_READY && boottime_ns() < deadline) {
+      const RelaxedCapture relaxed;
+      answer = driver.cuStreamQuery(stream);
+      if (answer == CUDA_ERROR_NOT_READY) ::nanosleep(&kPause, nullptr);
+    }
+    if (answer == CUDA_SUCCESS) process.graph_memory.count();
+    return;
+  }
+  if (activity().is_capturing()) return;  // in which the agent sees nothing at rest
+  const std::uint64_t counts = process.graph_memory.counts();
+  { const InsideGate inside; }  // so that the agent looks once more, if nothing runs by now
+  while (process.graph_memory.counts() == counts && boottime_ns() < deadline) {
+    process.agent.notify();
+    ::nanosleep(&kPause, nullptr);
+  }
+}
+
 /// Charges what the graph's nodes allocate. False: it is beyond the promise.
-bool enter_memory(Process& process, CUgraphExec exec) {
-  if (process.graph_memory.enter(exec)) return true;
-  // What others took may be over by now, or soon.
-  const auto current = current_context();
-  bool deferred = false;
-  if (!current || process.memory.wait_for_outstanding(current->context, &deferred) != CUDA_SUCCESS)
-    return false;
-  if (deferred) return false;  // a capture keeps the driver from waiting
-  process.graph_memory.count();
-  return process.graph_memory.enter(exec);
+bool enter_memory(Process& process, CUgraphExec exec, CUstream stream) {
+  if (process.graph_memory.enter(exec, stream, false)) return true;
+  const int saved_errno = errno;
+  wait_for_count(process, stream);
+  errno = saved_errno;
+  return process.graph_memory.enter(exec, stream);
 }
 
 /// A launch or upload of `exec`.
@@ -44,8 +77,9 @@ template <typename Call>
 CUresult submit_graph(interpose::Api api, CUgraphExec exec, CUstream stream, Call call) noexcept {
   Process* const process = Process::started();
   if (process == nullptr) return submit(api, stream, call);
-  const CUresult charged = guarded(
-      [&] { return enter_memory(*process, exec) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY; });
+  const CUresult charged = guarded([&] {
+    return enter_memory(*process, exec, stream) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  });
   if (charged != CUDA_SUCCESS) return charged;
   const CUresult result = submit(api, stream, call);
   const bool is_launch =

@@ -66,7 +66,7 @@ void GraphMemory::destroyed(CUgraphExec exec) {
   with_memory_.store(execs_.size(), std::memory_order_relaxed);
 }
 
-bool GraphMemory::charge(CUgraphExec exec) {
+bool GraphMemory::charge(CUgraphExec exec, CUstream stream, bool says_why) {
   const std::lock_guard lock(mutex_);
   const auto found = execs_.find(exec);
   if (found == execs_.end()) return true;
@@ -74,7 +74,9 @@ bool GraphMemory::charge(CUgraphExec exec) {
   if (!its.is_charged) {
     std::map<CUdevice, Taken> taken;
     for (const auto& [device, bytes] : its.sizes) {
-      if (take(device, bytes, its.frees_itself && its.has_run, &taken[device])) continue;
+      if (take(device, bytes, its.frees_itself && its.has_run, says_why, &taken[device])) {
+        continue;
+      }
       taken.erase(device);
       give_back(taken);
       return false;
@@ -83,15 +85,25 @@ bool GraphMemory::charge(CUgraphExec exec) {
     its.is_charged = true;
   }
   ++its.entered;
+  is_in_several_ = is_in_several_ || (stream_ != nullptr && stream_ != stream);
+  stream_ = stream;
   return true;
 }
 
-bool GraphMemory::take(CUdevice device, std::uint64_t bytes, bool may_reuse, Taken* taken) {
+bool GraphMemory::all_in(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  // Every context, and every thread, has a default stream of its own by the same name.
+  const bool is_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  return stream_ == stream && !is_in_several_ && !is_default;
+}
+
+bool GraphMemory::take(CUdevice device, std::uint64_t bytes, bool may_reuse, bool says_why,
+                       Taken* taken) {
   Counted& counted = counted_[device];
   taken->used = may_reuse ? std::min(counted.used, bytes) : 0;
   taken->idle = std::min(counted.idle, bytes - taken->used);
   taken->charged = bytes - taken->used - taken->idle;
-  if (taken->charged != 0 && !devices_.charge(device, taken->charged, true)) return false;
+  if (taken->charged != 0 && !devices_.charge(device, taken->charged, true, says_why)) return false;
   counted.charged += taken->charged;
   counted.idle -= taken->idle;
   counted.used -= taken->used;
@@ -137,6 +149,13 @@ void GraphMemory::count_locked() {
     its.is_charged = false;
     its.was_launched = false;
   }
+  const bool is_entered = std::any_of(execs_.begin(), execs_.end(),
+                                      [](const auto& its) { return its.second.entered != 0; });
+  if (!is_entered) {
+    stream_ = nullptr;
+    is_in_several_ = false;
+  }
+  counts_.fetch_add(1, std::memory_order_release);
 }
 
 void GraphMemory::count_device(CUdevice device) {

@@ -32,9 +32,12 @@ class GraphMemory {
   void instantiated(CUgraphExec exec, CUgraph graph, std::uint64_t flags);
   void destroyed(CUgraphExec exec);
 
-  /// Before the driver is asked to launch or upload `exec`. False: its memory is beyond the
-  /// promise. While no graph has allocation nodes it costs a load.
-  bool enter(CUgraphExec exec) { return is_unused() || charge(exec); }
+  /// Before the driver is asked to launch or upload `exec` in `stream`, which is never 0. False:
+  /// its memory is beyond the promise; `says_why`: the user is told where that is not to be
+  /// expected. While no graph has allocation nodes it costs a load.
+  bool enter(CUgraphExec exec, CUstream stream, bool says_why = true) {
+    return is_unused() || charge(exec, stream, says_why);
+  }
   /// After it, once for each `enter` that was true.
   void leave(CUgraphExec exec, bool is_launch, CUresult result) {
     if (!is_unused()) settle(exec, is_launch, result);
@@ -44,6 +47,11 @@ class GraphMemory {
   /// time when somebody is about to launch such a graph.
   void count();
   void count_if_idle();
+  /// Grows with each count.
+  std::uint64_t counts() const noexcept { return counts_.load(std::memory_order_acquire); }
+  /// Whether all that was launched or uploaded since the last count went into this stream, which is
+  /// no default stream: when the stream is empty nothing of it is outstanding.
+  bool all_in(CUstream stream);
 
  private:
   using Sizes = std::map<CUdevice, std::uint64_t>;  ///< bytes on each device
@@ -70,9 +78,9 @@ class GraphMemory {
   };
 
   bool is_unused() const { return with_memory_.load(std::memory_order_relaxed) == 0; }
-  bool charge(CUgraphExec exec);
+  bool charge(CUgraphExec exec, CUstream stream, bool says_why);
   /// `may_reuse`: it has what is in use of its own again.
-  bool take(CUdevice device, std::uint64_t bytes, bool may_reuse, Taken* taken);
+  bool take(CUdevice device, std::uint64_t bytes, bool may_reuse, bool says_why, Taken* taken);
   void give_back(const std::map<CUdevice, Taken>& taken);
   void settle(CUgraphExec exec, bool is_launch, CUresult result);
   void count_locked();
@@ -84,6 +92,9 @@ class GraphMemory {
   std::mutex mutex_;
   std::map<CUgraphExec, Exec> execs_;  ///< those with allocation nodes
   std::map<CUdevice, Counted> counted_;
+  CUstream stream_ = nullptr;  ///< of what was launched since the last count; null: nothing was
+  bool is_in_several_ = false;
+  std::atomic<std::uint64_t> counts_{0};
 };
 
 }  // namespace plexrl::shim
