@@ -20,6 +20,13 @@
 namespace plexrl::nodemgr {
 namespace {
 
+/// What of a promise can be allocated: the driver maps whole pages (docs/architecture.md), and what
+/// the job is told of as free it may ask for.
+constexpr std::uint64_t usable_of(std::uint64_t bytes) {
+  constexpr std::uint64_t kPage = 2 << 20;
+  return bytes < kPage ? bytes : bytes / kPage * kPage;
+}
+
 constexpr std::uint64_t kMaxPromise = std::uint64_t{1} << 48;
 constexpr std::uint64_t kMaxWaitNs = std::uint64_t{1} << 60;
 /// Where we may not look at the user's processes, plexrl-run's witness does, and comes (kJobResume)
@@ -66,7 +73,7 @@ bool Jobs::fill(Job& job, const wire::JobSubmit& submit, std::string& why) {
     job.team = field_text(submit.team);
     job.priority = submit.priority;
     job.flags = submit.flags;
-    job.wanted_bytes = submit.memory_bytes;
+    job.wanted_bytes = usable_of(submit.memory_bytes);
     job.max_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(submit.max_wait_ns));
     job.max_slowdown = submit.max_slowdown;
     job.gpus = submit.gpus == 0 ? node_.all_gpus() : submit.gpus;
@@ -153,7 +160,7 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
                          "', which is checkpointed, waits to come back to its GPU and comes first");
   }
   if (admission.fits) {
-    job.promised_bytes = admission.promised;
+    job.promised_bytes = usable_of(admission.promised);
     node_.ledger.admit(job.key, job.gpus, job.promised_bytes, job.overhead);
     return admitted(job, request);
   }
@@ -259,7 +266,7 @@ void Jobs::resume(Client& client, const Packet& packet) {
     made->user_namespace = user_namespace_of(client.pid);
     remember(*made);
     Admission admission = node_.ledger.judge(made->gpus, made->wanted_bytes, made->overhead);
-    made->promised_bytes = admission.promised;
+    made->promised_bytes = usable_of(admission.promised);
     made->admitted = true;
     node_.journal_append(job_record(*made));
     job = made.get();

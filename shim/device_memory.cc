@@ -12,7 +12,7 @@ namespace plexrl::shim {
 
 CUresult DeviceMemory::allocate(CUdevice device, CUcontext context, std::size_t bytes,
                                 std::uint64_t* out) {
-  if (bytes >= Suballocator::kLargeBytes)
+  if (bytes > Suballocator::kLargeBytes)
     return add_range(device, context, bytes, false, wire::MemoryKind::kAlloc, out);
   while (true) {
     {

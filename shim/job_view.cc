@@ -14,6 +14,7 @@ namespace plexrl::shim {
 namespace {
 
 constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 
 double unit_bytes(std::string_view unit) noexcept {
   struct Unit {
@@ -37,7 +38,10 @@ std::uint64_t read_promise() noexcept {
   const double number = std::strtod(text, &end);
   errno = saved_errno;
   const double bytes = number * unit_bytes(end);
-  return end != text && bytes >= 1 && bytes < 0x1p63 ? static_cast<std::uint64_t>(bytes) : kNothing;
+  if (end == text || bytes < 1 || bytes >= 0x1p63) return kNothing;
+  // As the manager does: whole pages of the driver's.
+  const auto promised = static_cast<std::uint64_t>(bytes);
+  return promised < kPage ? promised : promised / kPage * kPage;
 }
 
 constexpr std::uint64_t rounded_up(std::uint64_t bytes) noexcept {

@@ -19,7 +19,7 @@ class Suballocator {
  public:
   static constexpr std::size_t kAlignment = 512;
   static constexpr std::size_t kBlockBytes = std::size_t{2} << 20;
-  /// A request of at least so much gets chunks of its own.
+  /// A larger request gets chunks of its own.
   static constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
 
   struct Allocation {

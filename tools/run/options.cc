@@ -68,7 +68,11 @@ std::optional<std::string> check_cluster(const CLI::App& app, const Options& opt
 
 void declare(CLI::App& app, Options& options, RawOptions& raw) {
   app.set_version_flag("--version", "plexrl-run " PLEXRL_VERSION);
+  // Of a shell's variable that is not set, say: not the default.
+  const CLI::Validator not_empty(
+      [](const std::string& value) { return value.empty() ? std::string("is empty") : ""; }, "");
   app.add_option("--name", options.name, "the job's name (default: the command's base name)")
+      ->check(not_empty)
       ->type_name("NAME");
   app.add_option("--team", options.team,
                  "the job's team; GPU time is shared by the weights of teams ([[team]] in the "
@@ -78,6 +82,7 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("N");
   app.add_option("--memory", raw.memory,
                  "device memory promised to the job on each GPU (default: what is usable)")
+      ->check(not_empty)
       ->type_name("SIZE");
   app.add_option("--max-wait", raw.max_wait,
                  "longest wait for a GPU in one stretch (default: the manager's, 120s)")

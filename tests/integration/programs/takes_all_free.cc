@@ -14,7 +14,7 @@ using namespace plexrl::integration;
 
 namespace {
 
-constexpr std::size_t kPiece = 1 << 20, kPieceWords = kPiece / 4;
+constexpr std::size_t kPage = 2 << 20, kPiece = 1 << 20, kPieceWords = kPiece / 4;
 constexpr std::uint64_t kRounds = 4;
 
 struct Block {
@@ -28,19 +28,11 @@ std::size_t free_bytes() {
   return free;
 }
 
-/// In a few blocks, so that the last one takes what is left.
+/// Half of it, and then all that is left: what is told as free can be had.
 std::vector<Block> take_all() {
   std::vector<Block> blocks;
-  for (std::size_t bytes = free_bytes() / kPiece * kPiece; bytes >= kPiece;) {
-    CUdeviceptr start = 0;
-    const CUresult result = cuMemAlloc(&start, bytes);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      bytes = bytes / 2 / kPiece * kPiece;
-      continue;
-    }
-    CHECK(result);
-    blocks.push_back({start, bytes});
-    bytes = std::min(bytes, free_bytes() / kPiece * kPiece);
+  for (std::size_t bytes = free_bytes() / 2 / kPage * kPage; bytes != 0; bytes = free_bytes()) {
+    blocks.push_back({allocate(bytes), bytes});
   }
   return blocks;
 }

@@ -29,6 +29,7 @@ TEST_F(ManagerTest, WhoNamesNoMemoryGetsMostOfTheGpu) {
   FakeJob first = admit(0);
   FakeJob second = admit(0);
   EXPECT_GT(first.admitted.promised_bytes, 700 * kMiB);
+  EXPECT_EQ(first.admitted.promised_bytes % (2 * kMiB), 0u) << "all of it can be allocated";
   EXPECT_EQ(second.admitted.promised_bytes, first.admitted.promised_bytes);
 }
 

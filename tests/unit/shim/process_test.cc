@@ -18,6 +18,16 @@ namespace {
 using testing::kMiB;
 using testing::ProcessTest;
 
+TEST_F(ProcessTest, TwoAllocationsOfHalfABlockTakeOne) {
+  hold_lease();
+  CUdeviceptr first = 0, second = 0;
+  ASSERT_EQ(shim::cuMemAlloc_v2(&first, kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(shim::cuMemAlloc_v2(&second, kMiB), CUDA_SUCCESS);
+  const auto figures = process_.devices.figures(0);
+  ASSERT_TRUE(figures);
+  EXPECT_EQ(figures->used_bytes, 2 * kMiB);
+}
+
 TEST_F(ProcessTest, ALaunchWaitsForTheLeaseAndAsksForIt) {
   launch_aside();
   const auto packet = manager_.wait_for(wire::Type::kWantLease);

@@ -56,6 +56,11 @@ TEST(RunOptions, ABareSimgpuDoesNotEatTheCommand) {
   EXPECT_EQ(good({"python"}, {{"PLEXRL_SIMGPU", "name=e"}}).simgpu, "name=e");
 }
 
+TEST(RunOptions, AnEmptyWordIsNotTheDefault) {
+  EXPECT_THAT(error({"--memory", "", "python"}), HasSubstr("--memory: is empty"));
+  EXPECT_THAT(error({"--name", "", "python"}), HasSubstr("--name: is empty"));
+}
+
 TEST(RunOptions, FlagsWinOverTheEnvironment) {
   const Variables variables = {
       {"PLEXRL_TEAM", "red"}, {"PLEXRL_PRIORITY", "7"}, {"PLEXRL_MEMORY", "1GiB"}};
