@@ -67,6 +67,7 @@ CUresult end_context(CUcontext context, End end, IsAlive is_alive) {
   if (survives) {
     if (device) contexts().add(context, *device);
   } else {
+    process->pager.remove_peers_of(context);
     process->memory.context_ended(context);
     process->ipc.context_ended(context);
     process->agent.notify();
@@ -204,15 +205,24 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) noexce
     const CUdevice owner = device_of(peerContext);
     if (current && owner != CU_DEVICE_INVALID) {
       note(peerContext, owner);
-      process->pager.add_peer(owner, current->device);
+      process->pager.add_peer({peerContext, owner}, *current);
     }
     return result;
   });
 }
 
-// Access that stays a while longer harms nothing.
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) noexcept {
-  return driver.cuCtxDisablePeerAccess(peerContext);
+  return guarded([&] {
+    const CUresult result = driver.cuCtxDisablePeerAccess(peerContext);
+    Process* const process = Process::started();
+    const auto current = current_context();
+    if (result != CUDA_SUCCESS || process == nullptr || !current) return result;
+    // What has been launched with the access may still use it. Its errors are the next call's.
+    bool is_capturing = false;
+    process->memory.wait_for_outstanding(current->context, &is_capturing);
+    process->pager.remove_peer({peerContext, device_of(peerContext)}, *current);
+    return result;
+  });
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev,

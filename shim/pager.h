@@ -183,9 +183,14 @@ class Pager {
   void begin_exit() noexcept;
   static constexpr std::uint64_t kExitNs = 2'000'000'000;
 
-  /// Devices that may also access memory of `device` (cuCtxEnablePeerAccess), applied to what is
-  /// mapped now and later.
-  void add_peer(CUdevice device, CUdevice peer);
+  /// `peer` may also access the memory of `owner`'s device (cuCtxEnablePeerAccess): what is mapped
+  /// now, and later.
+  void add_peer(const Contexts::Known& owner, const Contexts::Known& peer);
+  /// Undoes it. The driver gives and takes access to what is mapped by device, not by context: it
+  /// stays while other contexts of the two devices have it.
+  void remove_peer(const Contexts::Known& owner, const Contexts::Known& peer);
+  /// The context has ended, and with it what it was allowed and has allowed.
+  void remove_peers_of(CUcontext ended);
 
  private:
   struct InFlight {
@@ -320,6 +325,14 @@ class Pager {
   CUresult set_access(const Range& range, std::uint64_t start, std::size_t bytes);
   CUresult apply_access(const RangeTable::Claim& claim);
   void apply_access_on(CUdevice device);
+  struct PeerAccess {
+    Contexts::Known owner;
+    Contexts::Known peer;
+  };
+  template <typename Is>
+  void remove_peers(Is is_gone);
+  void take_access(const RangeTable::Claim& claim, CUdevice peer);
+  bool may_access(const Range& range, CUdevice device);
 
   RangeTable& ranges_;
   HostStore& store_;
@@ -331,7 +344,7 @@ class Pager {
   OnParked on_parked_;
   Hashing hashing_ = Hashing::kWhereItPays;
   std::mutex devices_mutex_;  ///< of the maps below; never held in a driver call
-  std::map<CUdevice, std::vector<CUdevice>> peers_;
+  std::vector<PeerAccess> peers_;
   std::map<CUdevice, CUdevice> lenders_;  ///< device → whose context copies for it, not its own
   std::map<CUdevice, CUmemAllocationProp> properties_;
 };

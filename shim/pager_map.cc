@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "interpose/driver.h"
@@ -154,8 +155,11 @@ CUresult Pager::set_access(const Range& range, std::uint64_t start, std::size_t 
   add(device);
   if (range.kind == wire::MemoryKind::kAlloc) {
     const std::lock_guard lock(devices_mutex_);
-    const auto it = peers_.find(device);
-    if (it != peers_.end()) std::for_each(it->second.begin(), it->second.end(), add);
+    std::set<CUdevice> peers;
+    for (const PeerAccess& one : peers_) {
+      if (one.owner.device == device) peers.insert(one.peer.device);
+    }
+    std::for_each(peers.begin(), peers.end(), add);
   }
   access.insert(access.end(), range.access.begin(), range.access.end());
   {
@@ -168,26 +172,6 @@ CUresult Pager::set_access(const Range& range, std::uint64_t start, std::size_t 
     }
   }
   return driver.cuMemSetAccess(start, bytes, access.data(), access.size());
-}
-
-void Pager::add_peer(CUdevice device, CUdevice peer) {
-  if (device == peer) return;
-  {
-    const std::lock_guard lock(devices_mutex_);
-    auto& peers = peers_[device];
-    if (std::find(peers.begin(), peers.end(), peer) != peers.end()) return;
-    peers.push_back(peer);
-  }
-  apply_access_on(device);
-}
-
-void Pager::apply_access_on(CUdevice device) {
-  for (const std::uint64_t start : ranges_.starts_on(device)) {
-    if (auto claim = ranges_.claim_all(start)) {
-      apply_access(*claim);
-      settle_back(*claim, 0);
-    }
-  }
 }
 
 CUresult Pager::set_range_access(std::uint64_t start, const std::vector<CUmemAccessDesc>& access) {

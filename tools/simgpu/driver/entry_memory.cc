@@ -17,6 +17,16 @@ constexpr std::size_t kPitchAlignment = 512;
 
 std::uint64_t address_of(const void* host) { return reinterpret_cast<std::uint64_t>(host); }
 
+/// Whether a context of the same device, other than `context`, may access memory of `device`.
+bool another_reaches(const Context& context, int device) {
+  const std::lock_guard lock(driver()->mutex);
+  const auto& all = driver()->contexts;
+  return std::any_of(all.begin(), all.end(), [&](const Context* one) {
+    return one != &context && one->device == context.device &&
+           (one->peers.load() >> device & 1) != 0;
+  });
+}
+
 CUresult allocate_host(Context* context, void** host, std::size_t bytes, unsigned flags) {
   if (host == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -206,6 +216,8 @@ SIMGPU_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
   const auto* const other = reinterpret_cast<Context*>(peer);
   if ((context->peers.fetch_and(~(1 << other->device)) >> other->device & 1) == 0)
     return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  // Contexts of one device share its address space: another of them may have the access still.
+  if (another_reaches(*context, other->device)) return CUDA_SUCCESS;
   for (const Range& range : driver()->addresses.ranges_of(other)) {
     if (driver()->addresses.in_arena(range.base) && range.kind != Range::Kind::kManaged)
       driver()->addresses.unmap(context->device, range.base, range.bytes);
