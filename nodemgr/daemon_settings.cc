@@ -64,6 +64,9 @@ const std::vector<settings::Row>& rows() {
        "folder with ca.pem, cert.pem and key.pem of this node"},
       {"cluster.insecure_loopback", Kind::kSwitch, "false",
        "without certificates, to a cluster manager on this machine that allows it"},
+      {"metrics.listen", Kind::kText, "",
+       "HOST:PORT for Prometheus, or off; else 127.0.0.1:7462, and off where plexrl-run started "
+       "it"},
       {"socket", Kind::kText, "", "where jobs connect; else /run/plexrl or the user's own", false},
       {"state_dir", Kind::kText, "", "journal and traces; else /var/lib/plexrl or the user's own",
        false},

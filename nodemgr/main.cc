@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "nodemgr/clock.h"
-#include "nodemgr/cluster_agent.h"
+#include "nodemgr/companion.h"
 #include "nodemgr/daemon_settings.h"
 #include "nodemgr/daemon_start.h"
 #include "nodemgr/gpu_probe.h"
@@ -25,6 +25,10 @@ namespace {
 constexpr int kDone = 0;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
+
+/// Two of the loop each; those of node.h are small numbers.
+constexpr int kAgentTimers = 100;
+constexpr int kExporterTimers = 102;
 
 int say_usage(const absl::Status& status) {
   std::fprintf(stderr, "plexrl-nodemgr: %s\n", message_of(status).c_str());
@@ -134,13 +138,20 @@ int run(int argc, char** argv) {
   log_line(LogLevel::kInfo, "main",
            cat("ready socket='", (*manager)->socket_path(), "' gpus=", node.gpus.size(),
                node.simulated ? " (simulated)" : "", " generation=", node.generation));
-  ClusterAgent agent((*manager)->loop(), loaded->values, node.options.node,
-                     (*manager)->admin_path());
+  const std::string& admin = (*manager)->admin_path();
+  Companion agent((*manager)->loop(), kAgentTimers,
+                  cluster_agent(loaded->values, node.options.node, admin),
+                  "nobody tells the cluster manager of this node");
+  const Companion exporter((*manager)->loop(), kExporterTimers,
+                           metrics_exporter(loaded->values, admin), "nobody serves metrics");
   say_ready(loaded->values.text("ready_fd"), "ready");
   tell_ready(cat(node.gpus.size(), node.gpus.size() == 1 ? " GPU" : " GPUs",
                  node.simulated ? " (simulated), " : ", ", (*manager)->socket_path()));
   const int status = serve(**manager, signals, argc, argv);
-  if (node.jobs.empty()) agent.leave();
+  if (node.jobs.empty()) {
+    agent.stop();  // what it would still say is not so any more
+    leave_behind(cluster_farewell(loaded->values, node.options.node));
+  }
   return status;
 }
 

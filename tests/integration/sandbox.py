@@ -80,7 +80,7 @@ class Sandbox:
     def environment(self, device="shared", **more):
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("PLEXRL_", "LD_", "XDG_", "CUDA_"))}
         keep.update(HOME=str(self.folder / "home"), XDG_RUNTIME_DIR=str(self.socket.parent), PLEXRL_SOCKET=str(self.socket),
-                    PLEXRL_DATA=str(self.state), PLEXRL_SIMGPU=self.spec(device))
+                    PLEXRL_DATA=str(self.state), PLEXRL_SIMGPU=self.spec(device), PLEXRL_METRICS_LISTEN="off")
         for variable in ("PLEXRL_LOG", "UBSAN_OPTIONS", "ASAN_OPTIONS", "TSAN_OPTIONS"):
             if variable in os.environ:
                 keep[variable] = os.environ[variable]
