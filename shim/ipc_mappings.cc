@@ -3,6 +3,8 @@
 #include <iterator>
 #include <vector>
 
+#include "shim/allocation_ends.h"
+
 namespace plexrl::shim {
 
 CUresult IpcMappings::open(const Capability& capability, CUcontext context, CUdevice device,
@@ -36,6 +38,7 @@ std::optional<CUresult> IpcMappings::close(std::uint64_t address) {
     if (it == opened_.end()) return std::nullopt;
     range = it->second.range;
     if (--it->second.uses == 0) opened_.erase(it);
+    note_allocation_end();
   }
   sharing_.close(range);
   return CUDA_SUCCESS;
@@ -67,6 +70,7 @@ void IpcMappings::context_ended(CUcontext context) {
       }
       ranges.insert(ranges.end(), it->second.uses, it->second.range);
       it = opened_.erase(it);
+      note_allocation_end();
     }
   }
   for (const std::uint64_t range : ranges) sharing_.close(range);

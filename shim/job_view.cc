@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "shim/allocation_ends.h"
 #include "shim/contexts.h"
 #include "shim/hooks.h"
 #include "shim/process.h"
@@ -49,6 +50,17 @@ constexpr std::uint64_t rounded_up(std::uint64_t bytes) noexcept {
   return (bytes + kUnit - 1) / kUnit * kUnit;
 }
 
+/// Where this thread's last copies went: most go there again, and find it without a lock. Good as
+/// long as no allocation has ended since.
+struct Known {
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  std::uint64_t ends = 0;  ///< `allocation_ends` before it was looked up
+};
+constexpr unsigned kRecent = 4;
+constinit thread_local Known recent[kRecent]{};
+constinit thread_local unsigned next_recent = 0;
+
 }  // namespace
 
 std::uint64_t as_the_job_knows(std::uint64_t address) {
@@ -58,11 +70,20 @@ std::uint64_t as_the_job_knows(std::uint64_t address) {
 
 bool is_outside(std::uint64_t address, std::uint64_t bytes) noexcept {
   Process* const process = Process::started();
-  if (process == nullptr) return false;
+  if (process == nullptr || !ranges().may_reserve(address)) return false;
+  const std::uint64_t ends = allocation_ends.load(std::memory_order_acquire);
+  for (const Known& known : recent) {
+    if (known.ends == ends && address >= known.start && address < known.end) {
+      if (bytes <= known.end - address) return false;
+    }
+  }
   const auto found = process->find(address);
   const std::uint64_t end = found ? found->start + rounded_up(found->bytes) : 0;
-  if (found ? bytes <= end - address : !ranges().reserves(address)) return false;
-  return !has_no_usable_context();
+  if (found && bytes <= end - address) {
+    recent[next_recent++ % kRecent] = {found->start, end, ends};
+    return false;
+  }
+  return (found || ranges().reserves(address)) && !has_no_usable_context();
 }
 
 std::uint64_t promise_from_environment() noexcept {

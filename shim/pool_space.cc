@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "shim/allocation_ends.h"
+
 namespace plexrl::shim {
 
 std::size_t PoolSpace::rounded(std::size_t bytes) noexcept {
@@ -110,6 +112,7 @@ bool PoolSpace::free(std::uint64_t address, FreeMarkPtr mark) {
   if (it == living_.end()) return false;
   const std::size_t size = rounded(it->second.bytes);
   living_.erase(it);
+  note_allocation_end();
   used_ -= size;
   if (mark != nullptr && !mark->is_over) {
     pending_.push_back({address, size, std::move(mark)});

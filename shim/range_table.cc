@@ -6,6 +6,8 @@
 
 #include "interpose/driver.h"
 
+#include "shim/allocation_ends.h"
+
 namespace plexrl::shim {
 namespace {
 
@@ -67,6 +69,8 @@ CUresult RangeTable::grow(std::size_t bytes) {
       const std::lock_guard lock(mutex_);
       arena_.add(start, size);
       reserved_[start] = size;
+      lowest_.store(std::min<std::uint64_t>(lowest_, start));
+      highest_.store(std::max<std::uint64_t>(highest_, start + size));
       return CUDA_SUCCESS;
     }
   }
@@ -190,6 +194,7 @@ std::unique_ptr<Range> RangeTable::remove(std::uint64_t start, std::size_t* free
   if (it == ranges_.end()) return nullptr;
   std::unique_ptr<Range> range = std::move(it->second);
   ranges_.erase(it);
+  note_allocation_end();
   *freed_bytes = range->mapped_bytes;
   if (range->is_unsure) --unsure_;
   for (const Chunk& chunk : range->chunks) {

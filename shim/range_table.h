@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -95,6 +96,11 @@ class RangeTable {
   /// Whether the address is one of those that were reserved for ranges, in use or not. The job
   /// knows only its allocations there.
   bool reserves(std::uint64_t address) const;
+  /// False: certainly not. Two loads, no lock.
+  bool may_reserve(std::uint64_t address) const noexcept {
+    return address >= lowest_.load(std::memory_order_relaxed) &&
+           address < highest_.load(std::memory_order_relaxed);
+  }
   std::vector<std::uint64_t> starts_of(CUcontext context) const;
   std::vector<std::uint64_t> starts_on(CUdevice device) const;
 
@@ -217,6 +223,8 @@ class RangeTable {
   std::size_t unsure_ = 0;  ///< ranges
   VaArena arena_;
   std::map<std::uint64_t, std::size_t> reserved_;  ///< of it: start -> bytes
+  /// All of them lie between; written under the lock, before an address of theirs is given out.
+  std::atomic<std::uint64_t> lowest_{~std::uint64_t{0}}, highest_{0};
   std::map<std::uint64_t, std::unique_ptr<Range>> ranges_;
   std::vector<std::unique_ptr<Range>> doomed_;
   std::map<std::pair<CUdevice, wire::MemoryKind>, Totals> totals_;

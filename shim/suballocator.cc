@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "shim/allocation_ends.h"
+
 namespace plexrl::shim {
 namespace {
 
@@ -41,6 +43,7 @@ std::optional<std::uint64_t> Suballocator::free(std::uint64_t address, bool* fou
   if (!*found) return std::nullopt;
   const Allocation allocation = it->second;
   allocations_.erase(it);
+  note_allocation_end();
   Block& block = blocks_.at(allocation.block);
   block.space.put(address, rounded(allocation.bytes));
   if (--block.allocations != 0) return std::nullopt;

@@ -82,6 +82,7 @@ void reach_beyond(CUdeviceptr small, CUdeviceptr other, CUdeviceptr large, std::
 void use_freed(std::size_t bytes) {
   unsigned char host[16] = {};
   const CUdeviceptr freed = allocate(bytes);
+  CHECK(cuMemcpyHtoD(freed, host, sizeof host));  // as long as it lives
   CHECK(cuMemFree(freed));
   say("copy to freed memory", cuMemcpyHtoD(freed, host, sizeof host));
   say("copy from freed memory", cuMemcpyDtoH(host, freed, sizeof host));
