@@ -31,8 +31,9 @@ bool has_gpu_direct(CUdevice device) {
 /// A boolean is four bytes wide. NCCL reads IS_LEGACY_CUDA_IPC_CAPABLE from an int that it has not
 /// set before (ncclRegister), the sample uvmlite of the toolkit's libNVVM IS_MANAGED from an
 /// unsigned int, likewise; CCCL passes an int for IS_MANAGED and MAPPED (libcudacxx, driver_api.h)
-/// and cuda-python an int or unsigned int for each; and of SYNC_MEMOPS the reference of
-/// cuPointerSetAttribute says that it is an unsigned integer.
+/// and cuda-python an int or unsigned int for those that it knows; and of SYNC_MEMOPS the reference
+/// of cuPointerSetAttribute says that it is an unsigned integer. No source was found for
+/// IS_HW_DECOMPRESS_CAPABLE, which follows the others.
 CUresult put_flag(void* data, bool value) { return put<unsigned int>(data, value ? 1 : 0); }
 
 /// What the driver answers for memory of cuMemAlloc (reference of cuPointerGetAttribute).
