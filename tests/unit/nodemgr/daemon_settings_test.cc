@@ -40,6 +40,17 @@ TEST(DaemonSettings, HangsAreLookedForUnlessTheActionIsToWait) {
               HasSubstr("hang_action = \"wait\""));
 }
 
+TEST(DaemonSettings, MetricsAreServedAtAnAddressOrNot) {
+  const char* const none[] = {nullptr};
+  for (const char* listen : {"off", "127.0.0.1:0", "[::1]:7462"}) {
+    const char* const good[] = {"plexrl-nodemgr", "--metrics-listen", listen};
+    EXPECT_TRUE(load_settings(3, good, none).ok()) << listen;
+  }
+  const char* const bad[] = {"plexrl-nodemgr", "--metrics-listen", "7462"};
+  EXPECT_THAT(std::string(load_settings(3, bad, none).status().message()),
+              HasSubstr("write HOST:PORT"));
+}
+
 TEST(DaemonSettings, TeamsOfTheFileAreReadAndABadOneIsAnError) {
   std::string path = ::testing::TempDir() + "/daemon_settings_team.toml";
   std::ofstream(path) << "[[team]]\nname = \"a\"\nweight = 2\n";
