@@ -109,6 +109,12 @@ absl::Status check_ranges(const settings::Values& values) {
   if (prefetch_share < 0 || prefetch_share > 1) {
     return invalid("policy.prefetch_share ", prefetch_share, " is not between 0 and 1");
   }
+  const std::string& dir = values.text("disk.dir");
+  if (!dir.empty() && dir.front() != '/') {
+    return invalid(
+        "disk.dir '", dir,
+        "' is not absolute: the next manager, which may start elsewhere, has to find it");
+  }
   const std::string& listen = values.text("metrics.listen");
   if (!listen.empty() && listen != "off" && listen.find(':') == std::string::npos) {
     return invalid("metrics.listen '", listen, "': write HOST:PORT, as 127.0.0.1:7462, or off");

@@ -51,6 +51,13 @@ TEST(DaemonSettings, MetricsAreServedAtAnAddressOrNot) {
               HasSubstr("write HOST:PORT"));
 }
 
+TEST(DaemonSettings, TheFolderOfTheDiskTierIsAbsolute) {
+  const char* const none[] = {nullptr};
+  const char* const relative[] = {"plexrl-nodemgr", "--disk-dir", "spill"};
+  EXPECT_THAT(std::string(load_settings(3, relative, none).status().message()),
+              HasSubstr("is not absolute"));
+}
+
 TEST(DaemonSettings, TeamsOfTheFileAreReadAndABadOneIsAnError) {
   std::string path = ::testing::TempDir() + "/daemon_settings_team.toml";
   std::ofstream(path) << "[[team]]\nname = \"a\"\nweight = 2\n";
