@@ -117,7 +117,7 @@ std::uint64_t add_memory_rows(Json& rows, const Node& node, const Session& sessi
 /// moved is no match for them.
 Json process_json(const AdminContext& context, const Session& session, int gpu,
                   const SessionMemory& memory, std::uint64_t in_hbm) {
-  const bool is_shown = memory.driver_bytes != 0 && !context.leases.is_switching() &&
+  const bool is_shown = memory.driver_bytes != 0 && !context.leases.moves_memory(session) &&
                         memory.accounted == context.node.accounted(session, gpu);
   return {{"job", id_text(session.job->id)},
           {"pid", session.process.pid},

@@ -21,6 +21,9 @@ constexpr auto kPauseWithoutJobs = 30s;
 constexpr auto kPauseToLearn = 250ms;     // while a process is new
 constexpr auto kPauseForDeparted = 10ms;  // somebody may wait for the memory
 constexpr int kLooksToLearn = 20;
+/// While others move memory, what is shown must have stayed the same for so long: what has just
+/// left is shown until the driver has freed it.
+constexpr auto kStaysBesideMoves = 1s;
 /// What an ended process still has after so long is not on its way out: it is in use by others.
 constexpr auto kDepartsWithin = 10s;
 
@@ -90,9 +93,9 @@ bool GpuWatch::see_sessions(int index, const GpuUse& use) {
 
 void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   SessionMemory& memory = session.memory.at(gpu);
-  // What it holds is not known before it has come back to this manager, nor while memory moves: its
-  // pageable bytes would be taken for overhead.
-  if (session.awaited || session.client == nullptr || leases_.is_switching()) {
+  // What it holds is not known before it has come back to this manager, nor while its memory moves:
+  // its pageable bytes would be taken for overhead.
+  if (session.awaited || session.client == nullptr || leases_.moves_memory(session)) {
     memory.driver_bytes = 0;
     ++memory.looks;
     return;
@@ -104,11 +107,15 @@ void GpuWatch::learn(Session& session, int gpu, std::uint64_t driver_bytes) {
   // A charge comes before the memory, the report of it after.
   bool reported = memory.resident + memory.host + memory.disk + memory.unbacked ==
                   node_.ledger.pageable(session.id, gpu);
-  bool same = memory.driver_bytes == driver_bytes && memory.accounted == accounted;
+  const bool same = memory.driver_bytes == driver_bytes && memory.accounted == accounted;
+  if (!same) memory.same_since = boot_now();
+  // A load that finds no memory goes on until it is known who has it.
+  const bool is_settled =
+      !leases_.is_switching() || boot_now() - memory.same_since >= kStaysBesideMoves;
   memory.driver_bytes = driver_bytes;
   memory.accounted = accounted;
   ++memory.looks;
-  if (!same || !reported || driver_bytes <= accounted) return;
+  if (!same || !is_settled || !reported || driver_bytes <= accounted) return;
   std::uint64_t before = memory.overhead;
   // Memory of another process of the job is the owner's charge; the driver shows it for both.
   std::uint64_t imported = imported_bytes(memory);

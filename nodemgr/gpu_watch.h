@@ -12,7 +12,8 @@ namespace plexrl::nodemgr {
 /// - memory of processes that are no job's is not usable for jobs, and they are named, in the log
 ///   too, as are those that only have the GPU's files open (Node::openers);
 /// - what a process takes beside its charges is its overhead: learned when two looks in a row show
-///   the same figures, and the process has reported all it was charged for;
+///   the same figures, and the process has reported all it was charged for, and its own memory is
+///   not on its way;
 /// - memory of a process that has ended is free when the driver no longer shows the process
 ///   (docs/architecture.md, "The life of a switch"), not before.
 ///

@@ -23,6 +23,14 @@ std::chrono::nanoseconds not_after(std::chrono::nanoseconds now, std::uint64_t n
   return std::min(now, from_wire(ns));
 }
 
+/// Its lease begins or ends, or its memory comes or goes without one.
+bool moves(const policy::Gang& gang) {
+  if (gang.phase == policy::Phase::kDraining || gang.phase == policy::Phase::kLoading) return true;
+  return std::any_of(gang.memory.begin(), gang.memory.end(), [](const auto& entry) {
+    return entry.second.coming != 0 || entry.second.leaving;
+  });
+}
+
 SwitchLog::Who who(const LeaseGang& gang) {
   return {id_text(gang.job->id), static_cast<std::uint64_t>(gang.id)};
 }
@@ -527,14 +535,14 @@ std::uint64_t Leases::evicting_bytes(const Session& session) const {
 }
 
 bool Leases::is_switching() const {
-  for (const auto& [id, gang] : state_.gangs) {
-    bool moves = gang.phase == policy::Phase::kDraining || gang.phase == policy::Phase::kLoading;
-    if (moves || gang.reserved) return true;
-    for (const auto& [gpu, memory] : gang.memory) {
-      if (memory.coming != 0) return true;
-    }
-  }
-  return false;
+  return std::any_of(state_.gangs.begin(), state_.gangs.end(), [](const auto& entry) {
+    return entry.second.reserved || moves(entry.second);
+  });
+}
+
+bool Leases::moves_memory(const Session& session) const {
+  const policy::Gang* const gang = state_of(policy::GangId{session.gang});
+  return gang != nullptr && moves(*gang);
 }
 
 }  // namespace plexrl::nodemgr

@@ -142,6 +142,8 @@ class Leases {
   const std::map<std::uint64_t, LeaseGang>& gangs() const { return gangs_; }
   const RecentBursts& recent_bursts() const { return recent_; }
   bool is_switching() const;
+  /// Pageable memory of the process may be on its way, in or out.
+  bool moves_memory(const Session& session) const;
   /// So much memory of the process is on its way out of HBM, at most.
   std::uint64_t evicting_bytes(const Session& session) const;
   /// Writes to the trace which gangs are in a gap, where that is not known yet.

@@ -85,6 +85,7 @@ struct SessionMemory {
   std::uint64_t overhead = 0;      ///< the rest, as last measured: context, modules; 0: not yet
   std::uint64_t context = 0;       ///< of it: what was no managed memory when the process was new
   int looks = 0;
+  std::chrono::nanoseconds same_since{0};  ///< the first look that showed these figures
 };
 
 /// One CUDA process of a job.

@@ -222,6 +222,7 @@ struct Applier {
     if (e.resident_bytes > memory.resident) {
       gang->load_progress = now;
       gang->lacks_memory = false;
+      gang->refused_since = Instant{0};
     }
     if (memory.coming != 0 && e.coming_bytes == 0 && e.resident_bytes <= memory.resident &&
         !gang->holds_lease()) {
@@ -351,6 +352,7 @@ void load(Gang& gang, Instant now) {
   unstick(gang);
   gang.loading_since = now;
   gang.load_progress = now;
+  gang.refused_since = Instant{0};
 }
 
 void set_paused(State& state, Gang& gang, bool paused, Instant now) {

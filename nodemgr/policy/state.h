@@ -65,6 +65,8 @@ struct Gang {
   Instant loading_since{0};
   Instant load_progress{0};
   bool lacks_memory = false;  ///< the driver refused what the figures allow
+  /// Since when it does although nobody else has memory to give up; 0: it does not.
+  Instant refused_since{0};
 
   std::uint64_t attempt = 0;  ///< number of the current or last attempt to withdraw
   Instant attempt_since{0};

@@ -16,6 +16,8 @@ namespace {
 
 /// Evicted at least when the driver refuses what the figures allow: two of the largest chunks.
 constexpr std::int64_t kLeastRelief = 64 << 20;
+/// A load that the driver refuses for so many times the patience, with nobody to evict, ends.
+constexpr int kMostRefused = 2;
 constexpr const char* kContextsLeave = "its contexts are to leave the GPU";
 constexpr const char* kAsksForMore = "asks for more GPUs than it holds";
 constexpr const char* kContextsAway = "its contexts are checkpointed, and others have their room";
@@ -154,7 +156,14 @@ struct Planner {
         hopeless |= room == Room::kNone;
         if (deadline != kNever) wake(deadline);
       }
-      if (loads && hopeless && !coming && !gang.exclusive) {
+      // While others are leaving, the driver has reason to refuse.
+      if (coming) gang.load_progress = now;
+      if ((loads && missing_in_all > 0) || gang.lacks_memory) push_stuck_load(gang);
+      // The driver's own memory of others may have grown without our figures (a module of theirs
+      // was loaded): then only they can give it back, and for that they have to run.
+      const bool is_refused = gang.refused_since != Instant{0} &&
+                              now - gang.refused_since >= kMostRefused * state.config.load_patience;
+      if (loads && ((hopeless && !coming) || is_refused) && !gang.exclusive) {
         // What it was granted the lease for is kept by somebody: let others have the GPU meanwhile.
         Judgement judgement;
         judgement.reason = "no room";
@@ -163,9 +172,6 @@ struct Planner {
         withdraw(gang, gang, std::move(judgement));
         continue;
       }
-      // While others are leaving, the driver has reason to refuse.
-      if (coming) gang.load_progress = now;
-      if ((loads && missing_in_all > 0) || gang.lacks_memory) push_stuck_load(gang);
       // What it lacks is not pageable memory (a context, a module): once is enough, it says it
       // again.
       if (missing_in_all == 0) gang.lacks_memory = false;
@@ -182,6 +188,15 @@ struct Planner {
     }
   }
 
+  bool is_getting_free(int gpu) const {
+    const auto info = state.gpus.find(gpu);
+    if (info != state.gpus.end() && info->second.departing != 0) return true;
+    return std::any_of(state.gangs.begin(), state.gangs.end(), [&](const auto& entry) {
+      const auto memory = entry.second.memory.find(gpu);
+      return memory != entry.second.memory.end() && memory->second.evict_asked != 0;
+    });
+  }
+
   /// The driver may refuse memory that the figures call free: evict more than they ask for.
   void push_stuck_load(Gang& gang) {
     Instant stuck_at = gang.load_progress + state.config.load_patience;
@@ -189,15 +204,23 @@ struct Planner {
       wake(stuck_at);
       return;
     }
+    bool others_leave = false;
     for (auto& [gpu, memory] : gang.memory) {
       if ((gang.held & gpu_bit(gpu)) == 0) continue;
       if (memory.missing() == 0 && !gang.lacks_memory) continue;
+      others_leave |= is_getting_free(gpu);
       if (next_victim(state, gpu, gang, now) == nullptr) continue;
+      others_leave = true;
       std::int64_t more = std::max(memory.missing(), kLeastRelief);
       std::int64_t beyond = std::max<std::int64_t>(0, state.free_bytes(gpu)) + more;
       Instant deadline = kNever;
       make_room(state, gang, gpu, beyond, "load makes no progress", now, result.decisions,
                 deadline);
+    }
+    if (others_leave || !gang.lacks_memory) {
+      gang.refused_since = Instant{0};
+    } else if (gang.refused_since == Instant{0}) {
+      gang.refused_since = now;
     }
     gang.load_progress = now;
     wake(now + state.config.load_patience);

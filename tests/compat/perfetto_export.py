@@ -15,6 +15,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 import environments  # noqa: E402
+import post_mortem  # noqa: E402
 import two_jobs  # noqa: E402
 from sandbox import SKIPPED, Failure, Sandbox  # noqa: E402
 
@@ -185,8 +186,7 @@ def main():
                 slices = len(processor.rows("select id from slice"))
         except Failure as failure:
             print(f"FAILED: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            post_mortem.say(sandbox)
             return 1
     print(f"Perfetto read {slices} slices and {len(counters)} values of counters; they add up to the summary")
     return 0

@@ -25,6 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE / "jobs"), str(HERE.parent / "integration")]
 import environments  # noqa: E402
 import frameworks  # noqa: E402
 import lease_check  # noqa: E402
+import post_mortem  # noqa: E402
 import service  # noqa: E402
 from sandbox import LOOK_S, PATIENCE_S, Failure, Sandbox  # noqa: E402
 
@@ -162,8 +163,7 @@ def main():
         except Failure as failure:
             result, found = "failed", str(failure)
             print(f"FAILED: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            post_mortem.say(sandbox)
     if options.record:
         write_record(options, run.python, result, found.splitlines()[0])
     if result == "passed":

@@ -19,6 +19,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import post_mortem  # noqa: E402
 import prefix  # noqa: E402
 from sandbox import PATIENCE_S, SKIPPED, Failure, Sandbox  # noqa: E402
 
@@ -577,8 +578,7 @@ def main():
             return SKIPPED
         except Failure as failure:
             print(f"FAILED: {options.case}: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            post_mortem.say(sandbox)
             return 1
     print(f"{options.case}: passed")
     return 0

@@ -15,6 +15,7 @@ import sys
 import time
 
 import lease_check
+import post_mortem
 from sandbox import LOOK_S, PATIENCE_S, Failure, Sandbox
 
 SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us,ctx=4MiB"
@@ -70,8 +71,7 @@ def run_once(options):
         try:
             return run(sandbox, options)
         except Failure:
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            post_mortem.say(sandbox)
             raise
 
 

@@ -10,6 +10,7 @@ import pathlib
 import sys
 
 import lease_check
+import post_mortem
 from sandbox import SKIPPED, Failure, Sandbox
 
 MIB = 1 << 20
@@ -119,8 +120,7 @@ def main():
             work = check_leases(sandbox, trace, lenders)
         except Failure as failure:
             print(f"FAILED: {options.program}: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            post_mortem.say(sandbox)
             return 1
     print(f"{options.program}: same bytes; {pauses} pauses, {out} evictions, {back} restores, {work} pieces of work in their leases")
     return 0

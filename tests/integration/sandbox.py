@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+import post_mortem
+
 SKIPPED = 77
 # Longer than any run on any machine we know: a test that hangs ends, a slow one does not fail.
 PATIENCE_S = float(os.environ.get("PLEXRL_TEST_PATIENCE_S", 600))
@@ -134,10 +136,10 @@ class Sandbox:
         run = [(prefix or self.prefix) / "bin/plexrl-run", "--require", "--name", name, *options, "--"]
         return self.start([*run, *argv], self.environment(**more), name)
 
-    def wait(self, process, expected=0):
+    def wait(self, process, expected=0, patience_s=PATIENCE_S):
         """Returns the output. Fails if the process ends otherwise than with `expected` (None: anything)."""
         try:
-            status = process.wait(PATIENCE_S)
+            status = process.wait(patience_s)
         except subprocess.TimeoutExpired:
             raise Failure(f"{process.name} was still running after {PATIENCE_S} s\n{self.errors(process.name)}") from None
         if expected is not None and status != expected:
@@ -152,7 +154,7 @@ class Sandbox:
                 raise Failure(f"{other.name} ended with {other.returncode} before {process.name}")
             self.look()
             time.sleep(LOOK_S)
-        return self.wait(process)
+        return self.wait(process, patience_s=0)
 
     def ask_manager(self, verb):
         """What the manager answers on its socket for administration, as plexrl-ctl asks it."""
@@ -259,8 +261,7 @@ def run_case(doc, cases, spec, memory="192MiB"):
             found = cases[options.case](sandbox)
         except Failure as failure:
             print(f"FAILED: {failure}")
-            for process in sandbox.started:
-                print(f"---- {process.name}: {sandbox.errors(process.name).strip()}")
+            post_mortem.say(sandbox)
             return 1
     print(found)
     return 0

@@ -66,6 +66,53 @@ TEST_F(PolicyTest, ASilentVictimDoesNotBlockTheGpuForOthers) {
   EXPECT_LT(state.find(kB)->service, 1s) << "it has not run";
 }
 
+TEST_F(PolicyTest, ALoadThatTheDriverRefusesWithNobodyToEvictLetsOthersRun) {
+  gang(kA, 1, 700);
+  gang(kB, 1, 700);
+  // B's memory is out; of what else it has in the driver by now the figures know nothing.
+  runs(kA, 700);
+  state.find(kA)->memory[0].resident = 500;
+  state.find(kA)->phase = Phase::kLoading;
+  step_with({WantsChanged{kB, true, now}});
+  const Instant begun = now;
+  for (Instant time = begun; time < begun + 1900ms; time += 100ms) {
+    at(time, {LacksMemory{kA}});
+    ASSERT_EQ(find(Kind::kWithdraw), nullptr) << time.count();
+  }
+  // A single report of progress begins it anew.
+  step_with({MemoryChanged{kA, 0, 700, 0, 600}});
+  const Instant refused = now + 100ms;
+  Instant time = refused;
+  for (; find(Kind::kWithdraw) == nullptr; time += 100ms) {
+    ASSERT_LT(time, refused + 10s);
+    at(time, {LacksMemory{kA}});
+  }
+  EXPECT_GE(now, refused + 2s);
+  EXPECT_EQ(find(Kind::kWithdraw)->gang, kA);
+  EXPECT_EQ(find(Kind::kWithdraw)->reason, "no room");
+  step_with({GangDrained{kA, find(Kind::kWithdraw)->attempt}, WantsChanged{kA, true, now}});
+  ASSERT_NE(find(Kind::kGrant), nullptr);
+  EXPECT_EQ(find(Kind::kGrant)->gang, kB);
+  EXPECT_FALSE(state.find(kA)->lacks_memory);
+}
+
+TEST_F(PolicyTest, ALoadThatTheDriverRefusesWhileOthersCanLeaveGoesOn) {
+  gang(kA, 1, 700);
+  gang(kB, 1, 200);
+  state.find(kB)->memory[0].resident = 200;
+  step_with({WantsChanged{kA, true, now}});
+  ASSERT_EQ(state.find(kA)->phase, Phase::kLoading);
+  step_with({LacksMemory{kA}});
+  ASSERT_NE(find(Kind::kEvict), nullptr);
+  EXPECT_EQ(find(Kind::kEvict)->gang, kB);
+  for (const Instant end = state.find(kB)->memory[0].evict_deadline; now < end;) {
+    at(now + 100ms, {LacksMemory{kA}});
+    if (now < end) {
+      ASSERT_EQ(find(Kind::kWithdraw), nullptr) << now.count();
+    }
+  }
+}
+
 TEST_F(PolicyTest, ASwitchCostsTheLongerOfOutAndIn) {
   state.gpus[0].out_ns_per_byte = 1e6;
   state.gpus[0].in_ns_per_byte = 1e6;

@@ -41,12 +41,12 @@ class PoolRoomTest : public ProcessTest {
     EXPECT_EQ(shim::cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold),
               CUDA_SUCCESS);
   }
-  /// Leaves memory in the pool that nobody uses.
+  /// Leaves memory in the pool that nobody uses, until the agent finds the process at rest.
   void fill_pool() {
     CUdeviceptr pooled = 0;
     ASSERT_EQ(shim::cuMemAllocAsync(&pooled, kMost, stream_), CUDA_SUCCESS);
-    ASSERT_EQ(shim::cuMemFreeAsync(pooled, stream_), CUDA_SUCCESS);
     ASSERT_EQ(manager_.used(), kMost);
+    ASSERT_EQ(shim::cuMemFreeAsync(pooled, stream_), CUDA_SUCCESS);
   }
   static CUresult allocate_most() {
     CUdeviceptr address = 0;
@@ -125,6 +125,7 @@ TEST_F(PoolRoomTest, WhatAnotherThreadIsGivingBackIsWaitedFor) {
   static CUresult (*unmap)(CUdeviceptr, std::size_t);
   has_begun = goes_on = false;
   unmap = driver.cuMemUnmap.get();
+  keep_all();  // what is kept is given back when that is asked for, and at no other time
   fill_pool();
   driver.cuMemUnmap = +[](CUdeviceptr address, std::size_t bytes) {
     has_begun = true;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "interpose/handlers.h"
@@ -281,11 +282,14 @@ TEST_F(SharingTest, AHandleThatCouldNotBeExportedIsExportedWhenItIsAskedForAgain
   const wire::Handles fetch{from_handle(handle)->id, 5, 0, kChunks};
   agent_is_done();
   const std::size_t before = open_descriptors();
+  constexpr const char* kExport = "cuMemExportToShareableHandle";
   for (int nth = 1; nth <= static_cast<int>(kChunks); ++nth) {
-    driver_.fail("cuMemExportToShareableHandle", nth, CUDA_ERROR_OUT_OF_MEMORY);
+    driver_.fail(kExport, nth, CUDA_ERROR_OUT_OF_MEMORY);
+    const int failing_call = driver_.calls(kExport) + nth;
     manager_.send(wire::Type::kFetchHandles, fetch);
+    // The turn in which it serves comes after that in which it was asked.
+    while (driver_.calls(kExport) < failing_call) std::this_thread::yield();
     agent_is_done();
-    agent_is_done();  // the turn in which it serves comes after the one in which it was asked
     EXPECT_FALSE(manager_.has(wire::Type::kHandles)) << "a part is of no use";
     EXPECT_EQ(open_descriptors(), before) << "descriptors of a part are closed";
   }
