@@ -183,19 +183,18 @@ std::vector<Communicators::Passing> Communicators::enter(const std::vector<Call>
 
 void Communicators::meet(const Name& name) {
   wire::CommAt at{name, 0, 0, 0};
-  CUevent event = nullptr;
   {
     const std::lock_guard lock(mutex_);
     const auto found = ranks_.find(name);
     if (found == ranks_.end()) return;
     const Rank& rank = found->second;
     at.submitted = rank.submitted;
-    at.is_outstanding = rank.is_outstanding || rank.inside > 0 ? 1 : 0;
-    if (rank.is_outstanding && rank.has_event && rank.inside == 0) event = rank.event;
-  }
-  if (event != nullptr) {  // the agent may not have looked since it ended
-    const RelaxedCapture relaxed;
-    if (driver.cuEventQuery(event) == CUDA_SUCCESS) at.is_outstanding = 0;
+    bool is_outstanding = rank.is_outstanding;
+    if (is_outstanding && rank.has_event) {  // the agent may not have looked since it ended
+      const RelaxedCapture relaxed;
+      is_outstanding = driver.cuEventQuery(rank.event) != CUDA_SUCCESS;
+    }
+    at.is_outstanding = is_outstanding || rank.inside > 0 ? 1 : 0;
   }
   // Without an answer the connection has gone; all go on then.
   client_.ask(wire::Type::kCommMeet, at);
@@ -250,6 +249,7 @@ bool Communicators::record_event(const Passing& passing) {
       return false;
     }
     found->second.event = event;
+    found->second.event_context = context;
   }
   return driver.cuEventRecord(event, passing.stream) == CUDA_SUCCESS;
 }
@@ -274,10 +274,19 @@ void Communicators::after() {
     Rank& rank = found->second;
     --rank.inside;
     wakes |= !std::exchange(rank.is_outstanding, true);
-    rank.has_event = has_event;
+    rank.has_event = has_event && rank.event != nullptr;
     rank.since_ns = boottime_ns();
   }
   if (wakes) wake_agent_();
+}
+
+void Communicators::context_ends(CUcontext context) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, rank] : ranks_) {
+    if (rank.event == nullptr || rank.event_context != context) continue;
+    rank.event = nullptr;
+    rank.has_event = false;  // what is outstanding has ended when nothing of this process is
+  }
 }
 
 void Communicators::tell(const Name& name, const Rank& rank) {

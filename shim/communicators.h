@@ -60,6 +60,9 @@ class Communicators {
   void before(const Call* call);
   void after();
 
+  /// Before the context is destroyed: its events go with it.
+  void context_ends(CUcontext context);
+
   void handle(const Packet& packet);
   /// Looks what has ended; returns how long nothing is due, in ns. `is_quiet`: nothing of this
   /// process is outstanding on a GPU.
@@ -93,6 +96,7 @@ class Communicators {
     bool told_wait = false;
     std::uint64_t since_ns = 0;  ///< when it was submitted
     CUevent event = nullptr;
+    CUcontext event_context = nullptr;
   };
   struct Passing {
     Name name;

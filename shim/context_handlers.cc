@@ -53,6 +53,7 @@ CUresult end_context(CUcontext context, End end, IsAlive is_alive) {
   contexts().remove(context);
   process->pager.leave_context(context).unlock();
   process->pools.context_ends(context);
+  process->communicators.context_ends(context);
   CUresult result = CUDA_SUCCESS;
   bool survives = false;
   {

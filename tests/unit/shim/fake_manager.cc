@@ -160,6 +160,12 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
       send_with_fds(wire::Type::kSlab, &slab, sizeof slab, packet->request, {fd.get()});
       return;
     }
+    case wire::Type::kCommJoin:
+    case wire::Type::kCommStays:
+      if (packet->request != 0) {
+        connection_.send(wire::Type::kCommJoined, *packet->as<wire::CommRef>(), packet->request);
+      }
+      break;
     default:
       break;
   }
@@ -170,7 +176,7 @@ void FakeManager::answer(std::unique_ptr<Packet> packet) {
 void FakeManager::welcome(const Packet& packet) {
   wire::Welcome body{};
   body.version = wire::kVersion;
-  body.features = wire::kFeatureSlabs | wire::kFeatureSlabsHeld;
+  body.features = features;
   body.session = 77;
   body.generation = generation;
   body.grace_ns = grace_ns;

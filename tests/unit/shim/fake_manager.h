@@ -18,7 +18,7 @@
 namespace plexrl::shim::testing {
 
 /// The other end of a shim's socket. A thread answers what is a question (hello, attach, charge,
-/// slab); all else waits for the test, which plays the policy.
+/// slab, rank of a communicator); all else waits for the test, which plays the policy.
 class FakeManager {
  public:
   FakeManager();
@@ -67,6 +67,7 @@ class FakeManager {
   bool has_importers = false;
   /// Sent once, before the next attach is answered.
   std::optional<wire::Evict> evicts_before_attached;
+  std::uint64_t features = wire::kFeatureSlabs | wire::kFeatureSlabsHeld;  ///< of its welcome
   bool sends_malformed_welcome = false;
   /// A hello gets no answer.
   bool is_silent = false;
