@@ -8,6 +8,7 @@ behind its model by more than 5 % says "not measurable here".
 """
 import argparse
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -27,15 +28,30 @@ LARGEST_LAG_RATIO = 0.05
 def row(name, values, unit, against, goal, better, simulated):
     """`values` are one per round; the row has their median, and half the range of the middle half as spread."""
     middle = statistics.median(values)
+    low, high = interval_of_median(values)
     quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [middle] * 3
     met = None if goal is None else (middle >= goal if better == "higher" else middle <= goal)
     return {"name": name, "value": round(middle, 4), "unit": unit, "against": against, "goal": goal, "better": better,
-            "met": met, "simulated": simulated, "rounds": len(values), "spread": round((quarters[2] - quarters[0]) / 2, 4)}
+            "met": met, "simulated": simulated, "rounds": len(values), "spread": round((quarters[2] - quarters[0]) / 2, 4),
+            "low": None if low is None else round(low, 4), "high": None if high is None else round(high, 4)}
+
+
+def interval_of_median(values):
+    """The narrowest pair of values, as far from either end, between which the median lies with 95 %: by how many of n lie below it, a
+    binomial count. None where there are too few."""
+    ordered, count = sorted(values), len(values)
+    outside, found = 0.0, (None, None)
+    for nth in range(count // 2):
+        outside += 2 * math.comb(count, nth) / 2**count
+        if outside > 0.05:
+            break
+        found = ordered[nth], ordered[-1 - nth]
+    return found
 
 
 def failed_row(name, unit, against, goal, better, simulated, error):
     return {"name": name, "value": None, "unit": unit, "against": against, "goal": goal, "better": better, "met": False,
-            "simulated": simulated, "rounds": 0, "spread": None, "error": error}
+            "simulated": simulated, "rounds": 0, "spread": None, "low": None, "high": None, "error": error}
 
 
 def program_output(build, name, *arguments, env=None):
@@ -51,7 +67,7 @@ def bench_gate(build):
     one, against a driver stub that returns at once."""
     for line in program_output(build, "gate_bench").splitlines():
         if line.startswith("{"):
-            yield from json.loads(line).get("rows", [])
+            yield from ({"low": None, "high": None, **found} for found in json.loads(line).get("rows", []))
 
 
 def bench_start(build):
@@ -300,6 +316,30 @@ def bench_handoff(build):
         yield failed_row(name, "times", against, None, "lower", True, "no handoff in which the other job waited")
 
 
+def bench_collectives(build):
+    """Two ranks alone on their GPUs whose waits for each other in an all-reduce are short, under PlexRL over without."""
+    steps, sleep_s, pairs = 150, 0.003, 11
+    program = [build / "tests/integration/programs/slow_rank", steps, sleep_s]
+    ratios = []
+    with Sandbox(build, memory="256MiB", gpus=2, spec="ctx=8MiB") as sandbox:
+        sandbox.start_manager()
+
+        def run(name, start):
+            sandbox.wait(start(program, name, PLEXRL_TEST_TIMES=1))
+            return int(sandbox.errors(name).split()[-1])
+
+        for pair in range(pairs):
+            bare = run(f"bare-{pair}", sandbox.alone)
+            ratios.append(run(f"shared-{pair}", sandbox.shared) / bare)
+        sandbox.stop_manager()
+    name, against, goal = "collectives_with_short_waits", "the same ranks without PlexRL", 1.01
+    found = row(name, ratios, "ratio", against, goal, "lower", True)
+    if found["high"] - found["low"] > 2 * LARGEST_LAG_RATIO:
+        why = f"not measurable here: the ratio lies between {found['low']} and {found['high']}"
+        found = failed_row(name, "ratio", against, goal, "lower", True, why)
+    yield found
+
+
 def bench_observer(build):
     """The throughput of a job that asks a tool in its gaps, while plexrl-observer finds out what it waits for, over that without: the
     run with it between two without, whose difference says what else goes on here."""
@@ -357,13 +397,15 @@ def bench_simulator(build):
 
 BENCHMARKS = {"gate": bench_gate, "start": bench_start, "init": bench_init, "switch": bench_switch, "layout": bench_layout,
               "many": bench_many, "unchanged": bench_unchanged,
-              "handoff": bench_handoff, "observer": bench_observer, "disk": bench_disk, "simulator": bench_simulator}
+              "handoff": bench_handoff, "collectives": bench_collectives, "observer": bench_observer, "disk": bench_disk, "simulator": bench_simulator}
 
 
 def show(r):
     value = "failed: " + r["error"] if r["value"] is None else f"{r['value']:.3f} ± {r['spread']:.3f} {r['unit']}"
     goal = "" if r["goal"] is None else f", goal {'≥' if r['better'] == 'higher' else '≤'} {r['goal']}: " + (
         "met" if r["met"] else "MISSED")
+    if r["low"] is not None:
+        value += f" (95 %: {r['low']:.3f} to {r['high']:.3f})"
     print(f"{r['name']}{' (simulated)' if r['simulated'] else ''}: {value}, against {r['against']}{goal}", flush=True)
 
 

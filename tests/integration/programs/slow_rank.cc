@@ -1,5 +1,6 @@
 // Two ranks of a communicator, each with a GPU; the second does something else, without its GPU,
-// before each all-reduce. For run_collectives.py: slow_rank STEPS SECONDS.
+// before each all-reduce. For run_collectives.py and the benchmark: slow_rank STEPS SECONDS. With
+// PLEXRL_TEST_TIMES in its environment the first rank says on stderr how many ns its steps took.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -63,12 +64,16 @@ void run(int rank, int steps, double seconds, Shared* shared) {
   const CUdeviceptr data = allocate(kBytes);
   const auto first = pattern(kBytes, static_cast<std::uint32_t>(rank) + 1);
   CHECK(cuMemcpyHtoD(data, first.data(), kBytes));
+  const auto begun = std::chrono::steady_clock::now();
   for (int step = 0; step < steps; ++step) {
     if (rank == 1) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     void* const at = reinterpret_cast<void*>(data);
     check_nccl(all_reduce(at, at, kBytes / 4, kInt32, kSum, comm, stream), "ncclAllReduce");
     CHECK(cuStreamSynchronize(stream));
   }
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
+  if (rank == 0 && std::getenv("PLEXRL_TEST_TIMES") != nullptr)
+    std::fprintf(stderr, "%lld\n", static_cast<long long>(took.count()));
   print_device("sums", data, kBytes);
   check_nccl(nccl<int(void*)>("ncclCommDestroy")(comm), "ncclCommDestroy");
   CHECK(cuMemFree(data));
