@@ -41,8 +41,10 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::open(Store& store, Metrics& me
   if (!status.ok()) return status;
   cluster->id_ = record.cluster_id();
   cluster->generation_ = record.generation();
+  metrics.set_generation(record.generation());
   status = cluster->restore();
   if (!status.ok()) return status;
+  cluster->count_for_metrics();
   return cluster;
 }
 
@@ -132,6 +134,7 @@ void Cluster::tick() {
   constexpr int kLookAgain = 10;
   is_queue_due_ |= ++ticks_ % kLookAgain == 0;
   run_queue();
+  count_for_metrics();
 }
 
 /// A few at a time, and decisions in between.
@@ -150,8 +153,6 @@ void Cluster::look_for_lost() {
   {
     const std::lock_guard lock(mu_);
     changed = nodes_.look(now());
-    const int gone = nodes_.count_lost() + nodes_.count_left();
-    metrics_.set_nodes(static_cast<int>(nodes_.all().size()) - gone, nodes_.count_lost());
     for (const std::string& name : changed.jobs_lost) {
       changes.push_back(change_of(nodes_.all().at(name).record));
     }
@@ -168,6 +169,30 @@ void Cluster::look_for_lost() {
   // A failure is said and seen in readiness; after a restart the grace time begins again.
   if (!changes.empty()) write(changes).IgnoreError();
   end_unwanted();
+}
+
+void Cluster::count_for_metrics() {
+  const std::lock_guard lock(mu_);
+  int joined = 0, gpus = 0;
+  std::map<std::string, int> jobs, placements;
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.record.left()) continue;
+    if (!node.lost) {
+      ++joined;
+      gpus += node.record.inventory().gpus_size();
+    }
+    for (const cluster::v1::Job& job : node.record.jobs()) {
+      ++jobs[node.record.jobs_lost() ? "lost" : job.state()];
+    }
+  }
+  for (const auto& [id, placement] : placements_.all()) {
+    if (placement.is_waiting()) ++placements["queued"];
+    if (placement.record.state() == cluster::v1::Placement::PLACED) ++placements["placed"];
+    if (placement.record.state() == cluster::v1::Placement::RUNNING) ++placements["running"];
+  }
+  metrics_.set_nodes(joined, nodes_.count_lost(), gpus);
+  metrics_.set_jobs(jobs);
+  metrics_.set_placements(placements);
 }
 
 void Cluster::try_again() {

@@ -71,10 +71,12 @@ class Cluster {
   absl::Status leave(const std::string& node);
   void look_for_lost();
   void replay();
+  void count_for_metrics();
 
   // cluster_placements.cc; all with `changing_` held.
   absl::StatusOr<cluster::v1::Placement> place_newcomer(
       const cluster::v1::PlaceJobRequest& request);
+  cluster::v1::Placement decide(cluster::v1::Placement record);
   absl::Status settle(const Placements::Records& records);
   void add_news(const cluster::v1::ReportNodeRequest& report,
                 std::vector<cluster::v1::JobRecord>& news, std::vector<Change>& changes) const;

@@ -105,12 +105,22 @@ absl::StatusOr<v1::Placement> Cluster::place_newcomer(const v1::PlaceJobRequest&
     record->mutable_decision()->set_when("when these are placed");
     if (request.job().no_wait()) record->set_state(v1::Placement::REFUSED);
   } else {
-    *record = chooser_.choose(*std::move(record));
+    *record = decide(*std::move(record));
   }
   record->mutable_decision()->set_decided_unix_ns(unix_ns());
   if (record->state() == v1::Placement::REFUSED) record->set_ended_unix_ns(unix_ns());
   absl::Status status = settle({*record});
   if (!status.ok()) return status;
+  return record;
+}
+
+v1::Placement Cluster::decide(v1::Placement record) {
+  const std::chrono::nanoseconds begin = now();
+  record = chooser_.choose(std::move(record));
+  metrics_.count_decision(record.state() == v1::Placement::PLACED    ? "placed"
+                          : record.state() == v1::Placement::REFUSED ? "refused"
+                                                                     : "queued",
+                          now() - begin);
   return record;
 }
 
@@ -200,7 +210,7 @@ void Cluster::run_queue() {
   if (queue.empty()) return;
   chooser_.look(nodes_, placements_, records_);
   for (const std::string& id : queue) {
-    v1::Placement record = chooser_.choose(placements_.find(id)->record);
+    v1::Placement record = decide(placements_.find(id)->record);
     record.mutable_decision()->set_decided_unix_ns(unix_ns());
     if (record.state() != v1::Placement::QUEUED) {
       if (record.state() == v1::Placement::REFUSED) record.set_ended_unix_ns(unix_ns());

@@ -3,6 +3,7 @@
 #include <prometheus/counter.h>
 #include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
 #include <exception>
@@ -14,9 +15,11 @@ namespace {
 
 using prometheus::BuildCounter;
 using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
 using prometheus::Counter;
 using prometheus::Family;
 using prometheus::Gauge;
+using prometheus::Histogram;
 using prometheus::Registry;
 
 Family<Counter>& counter(Registry& registry, const char* name, const char* help) {
@@ -25,6 +28,26 @@ Family<Counter>& counter(Registry& registry, const char* name, const char* help)
 
 Gauge& gauge(Registry& registry, const char* name, const char* help) {
   return BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+
+Family<Gauge>& gauges(Registry& registry, const char* name, const char* help) {
+  return BuildGauge().Name(name).Help(help).Register(registry);
+}
+
+/// All words are there from the beginning, so that no series begins with the first of its kind.
+using ByWord = std::map<std::string, Gauge*>;
+
+ByWord by_state(Family<Gauge>& family, std::initializer_list<const char*> states) {
+  ByWord all;
+  for (const char* state : states) all[state] = &family.Add({{"state", state}});
+  return all;
+}
+
+void set(const ByWord& gauges, const std::map<std::string, int>& values) {
+  for (const auto& [word, gauge] : gauges) {
+    const auto value = values.find(word);
+    gauge->Set(value == values.end() ? 0 : value->second);
+  }
 }
 
 }  // namespace
@@ -41,12 +64,32 @@ struct Metrics::Parts {
   Counter& good_writes = writes.Add({{"result", "done"}});
   Counter& failed_writes = writes.Add({{"result", "failed"}});
   Gauge& ready = gauge(*registry, "plexrl_cluster_ready", "1 while requests can be served");
-  Family<Gauge>& nodes = BuildGauge()
-                             .Name("plexrl_cluster_nodes")
-                             .Help("Nodes that ever joined, by state")
-                             .Register(*registry);
+  Family<Gauge>& nodes =
+      gauges(*registry, "plexrl_cluster_nodes", "Nodes that ever joined, by state");
   Gauge& joined = nodes.Add({{"state", "joined"}});
   Gauge& lost = nodes.Add({{"state", "lost"}});
+  Gauge& gpus = gauge(*registry, "plexrl_cluster_gpus", "GPUs of the nodes that are joined");
+  ByWord jobs =
+      by_state(gauges(*registry, "plexrl_cluster_jobs",
+                      "Jobs that the nodes tell of, by state; lost: with their node"),
+               {"queued", "idle", "waiting", "loading", "running", "draining", "paused", "lost"});
+  ByWord placements = by_state(gauges(*registry, "plexrl_cluster_placements",
+                                      "Requests for a place that are not over, by state"),
+                               {"queued", "placed", "running"});
+  Family<Counter>& decisions = counter(*registry, "plexrl_cluster_decisions_total",
+                                       "Decisions about a job's place, by result");
+  std::map<std::string, Counter*> decisions_by = {
+      {"placed", &decisions.Add({{"result", "placed"}})},
+      {"queued", &decisions.Add({{"result", "queued"}})},
+      {"refused", &decisions.Add({{"result", "refused"}})}};
+  Histogram& decision_time =
+      BuildHistogram()
+          .Name("plexrl_cluster_decision_seconds")
+          .Help("Time that a decision about a job's place took")
+          .Register(*registry)
+          .Add({}, Histogram::BucketBoundaries{0.0001, 0.001, 0.01, 0.1, 1, 10});
+  Gauge& generation = gauge(*registry, "plexrl_cluster_generation",
+                            "Starts of this cluster's manager so far, this one included");
   Gauge& expiry = gauge(*registry, "plexrl_cluster_certificate_expiry_seconds",
                         "Unix time at which the manager's own certificate expires; 0: has none");
   std::unique_ptr<prometheus::Exposer> exposer;  // last: it reads the registry from its threads
@@ -82,9 +125,21 @@ void Metrics::count_store_write(bool good) {
   (good ? parts_->good_writes : parts_->failed_writes).Increment();
 }
 void Metrics::set_ready(bool ready) { parts_->ready.Set(ready ? 1 : 0); }
-void Metrics::set_nodes(int joined, int lost) {
+void Metrics::set_generation(std::uint64_t generation) {
+  parts_->generation.Set(static_cast<double>(generation));
+}
+void Metrics::set_nodes(int joined, int lost, int gpus) {
   parts_->joined.Set(joined);
   parts_->lost.Set(lost);
+  parts_->gpus.Set(gpus);
+}
+void Metrics::set_jobs(const std::map<std::string, int>& by_state) { set(parts_->jobs, by_state); }
+void Metrics::set_placements(const std::map<std::string, int>& by_state) {
+  set(parts_->placements, by_state);
+}
+void Metrics::count_decision(const std::string& result, std::chrono::nanoseconds took) {
+  parts_->decisions_by.at(result)->Increment();
+  parts_->decision_time.Observe(std::chrono::duration<double>(took).count());
 }
 void Metrics::set_certificate_expiry(std::time_t expiry) {
   parts_->expiry.Set(static_cast<double>(expiry));

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,7 +25,13 @@ class Metrics {
   void count_refused_caller();
   void count_store_write(bool good);
   void set_ready(bool ready);
-  void set_nodes(int joined, int lost);
+  void set_generation(std::uint64_t generation);
+  void set_nodes(int joined, int lost, int gpus);
+  /// Jobs on the nodes and requests for places, by state. One that is not named counts none.
+  void set_jobs(const std::map<std::string, int>& by_state);
+  void set_placements(const std::map<std::string, int>& by_state);
+  /// About one job's place: `result` is "placed", "queued" or "refused".
+  void count_decision(const std::string& result, std::chrono::nanoseconds took);
   void set_certificate_expiry(std::time_t expiry);
 
  private:

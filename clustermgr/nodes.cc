@@ -193,12 +193,6 @@ Nodes::Changed Nodes::look(Instant now) {
   return changed;
 }
 
-int Nodes::count_left() const {
-  int left = 0;
-  for (const auto& [name, node] : nodes_) left += node.record.left() ? 1 : 0;
-  return left;
-}
-
 int Nodes::count_lost() const {
   int lost = 0;
   for (const auto& [name, node] : nodes_) lost += node.lost ? 1 : 0;

@@ -67,7 +67,6 @@ class Nodes {
   cluster::v1::ListNodesReply list(Instant now) const;
   const std::map<std::string, NodeView>& all() const { return nodes_; }
   int count_lost() const;
-  int count_left() const;
 
  private:
   NodesConfig config_;

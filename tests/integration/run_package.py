@@ -2,6 +2,7 @@
 """What packages add to the programs: units, completions, and the packages themselves.
 
 units: systemd's own check of them. service: the node manager as its units start it, with sockets passed, readiness and a watchdog told.
+observed: and plexrl-observer beside it, as its unit starts it (root, and a kernel for eBPF).
 wrong_sockets: what was passed otherwise is refused. completions: what bash and zsh offer. contents: the Debian packages, unpacked
 into a folder, run jobs. installed: installed into a fresh Debian root, and removed again.
 """
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 
+from run_observer import SPEC, observes, run_way, skip_where_impossible
 from sandbox import SKIPPED, Failure, run_case, wait_until
 
 MANUALS = ("plexrl-run", "plexrl-ctl", "plexrl-trace", "plexrl-top", "plexrl-nodemgr")
@@ -55,7 +57,8 @@ def units(sandbox):
     for unit in unit_files(sandbox):
         (folder / unit.name).write_text(unit.read_text().replace("/usr/bin/plexrl", f"{sandbox.prefix}/bin/plexrl"))
     names = sorted(unit.name for unit in folder.iterdir())
-    expect("units", names, ["plexrl-clustermgr.service", "plexrl-nodemgr-admin.socket", "plexrl-nodemgr.service", "plexrl-nodemgr.socket"])
+    expect("units", names, ["plexrl-clustermgr.service", "plexrl-nodemgr-admin.socket", "plexrl-nodemgr-observer.socket", "plexrl-nodemgr.service",
+                            "plexrl-nodemgr.socket", "plexrl-observer.service"])
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--generators=no", *(folder / name for name in names)],
                           env={**os.environ, "SYSTEMD_UNIT_PATH": f"{folder}:"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False)
@@ -65,13 +68,18 @@ def units(sandbox):
     return "systemd has nothing to say against them"
 
 
+def command_of(sandbox, unit):
+    """What the unit starts, where the build has it."""
+    text = next(file for file in unit_files(sandbox) if file.name == unit).read_text()
+    return re.search(r"^ExecStart=(.*)$", text, re.M)[1].replace("/usr/bin", str(sandbox.prefix / "bin"))
+
+
 class Service:
     """The node manager, started as systemd starts it for the units that we install."""
 
     def __init__(self, sandbox, passed=None, watchdog_us=2_000_000):
         self.sandbox = sandbox
-        unit = next(unit for unit in unit_files(sandbox) if unit.name == "plexrl-nodemgr.service").read_text()
-        command = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].replace("/usr/bin", str(sandbox.prefix / "bin"))
+        command = command_of(sandbox, "plexrl-nodemgr.service")
         self.notify = sandbox.folder / "notify"
         self.told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.unlink(missing_ok=True)
@@ -94,7 +102,8 @@ class Service:
         """As the .socket units say: beyond descriptor 20, so that none is in another's way when they are moved."""
         sockets = []
         for name, kind, path in (("jobs", socket.SOCK_SEQPACKET, self.sandbox.socket),
-                                 ("admin", socket.SOCK_STREAM, self.sandbox.socket.with_name("admin.sock"))):
+                                 ("admin", socket.SOCK_STREAM, self.sandbox.socket.with_name("admin.sock")),
+                                 ("observer", socket.SOCK_STREAM, self.sandbox.socket.with_name("observer.sock"))):
             listener = socket.socket(socket.AF_UNIX, kind)
             listener.bind(str(path))
             listener.listen(16)
@@ -126,11 +135,27 @@ def service(sandbox):
     expect("jobs over", sandbox.ask_manager("jobs")["jobs"], [])
     manager.lines.clear()
     wait_until(lambda: manager.hears("WATCHDOG=1"), "the watchdog is told", beside=manager.process)
+    with socket.socket(socket.AF_UNIX) as observer:
+        observer.connect(str(sandbox.socket.with_name("observer.sock")))
+        expect("who connects as an observer is greeted", "welcome" in observer.makefile().readline(), True)
     manager.process.terminate()
     sandbox.wait(manager.process)
     expect("it says that it stops", manager.hears("STOPPING=1"), True)
-    expect("sockets are systemd's and stay", [sandbox.socket.is_socket(), sandbox.socket.with_name("admin.sock").is_socket()], [True, True])
+    names = ("nodemgr.sock", "admin.sock", "observer.sock")
+    expect("sockets are systemd's and stay", [name for name in names if sandbox.socket.with_name(name).is_socket()], [*names])
     return "the manager takes systemd's sockets and tells it what it wants to know"
+
+
+def observed(sandbox):
+    skip_where_impossible(sandbox.build)
+    sandbox.more_spec = SPEC
+    manager = Service(sandbox)
+    wait_until(lambda: manager.hears("READY=1"), "the manager is ready", beside=manager.process)
+    command = command_of(sandbox, "plexrl-observer.service").replace("/run/plexrl/nodemgr.sock", str(sandbox.socket))
+    observer = sandbox.start(command.split(), sandbox.environment(), "observer")
+    wait_until(lambda: observes(sandbox), "the manager has an observer", observer, lambda: sandbox.errors("observer"))
+    sandbox.wait(run_way(sandbox, "sleep", "", "sleep", None))
+    return "what a job waits for is told"
 
 
 def wrong_sockets(sandbox):
@@ -145,7 +170,7 @@ def wrong_sockets(sandbox):
     deaf = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     deaf.bind(str(sandbox.folder / "deaf"))
     stream, deaf = beyond(listener), beyond(deaf)
-    for passed, said in (([("other", stream)], "named 'other'"), ([("jobs", deaf)], "ListenSequentialPacket"),
+    for passed, said in (([("other", stream)], "named 'other'"), ([("observer", stream)], "FileDescriptorName=jobs"), ([("jobs", deaf)], "ListenSequentialPacket"),
                          ([("jobs", stream)], "ListenSequentialPacket"), ([("admin", stream)], "FileDescriptorName=jobs")):
         expect(f"{[name for name, _ in passed]}: {said}", said in refusal(passed), True)
     return "refused, with what to mend"
@@ -203,6 +228,8 @@ def contents(sandbox):
     for file in packages.values():
         run("dpkg-deb", "-x", file, root)
     expect("outside of /usr", sorted(entry.name for entry in root.iterdir()), ["usr"])
+    expect("for Prometheus and Grafana", sorted(file.name for file in (root / "usr/share/plexrl/monitoring").iterdir()),
+           ["plexrl-board.json", "plexrl-rules.yml", "prometheus.yml"])
     for name in MANUALS:
         page = run("man", "--warnings", "-l", root / f"usr/share/man/man1/{name}.1.gz") if shutil.which("man") else "NAME"
         expect(f"{name}(1) has a name", "NAME" in page, True)
@@ -235,7 +262,7 @@ def installed(sandbox):
     inside("sh", "-c", "apt-get -qq update && apt-get -qq install -y --no-install-recommends /tmp/*.deb")
     expect("the user", "plexrl" in inside("getent", "passwd", "plexrl"), True)
     wanted = root / "etc/systemd/system/sockets.target.wants"
-    expect("enabled", sorted(link.name for link in wanted.glob("plexrl*")), ["plexrl-nodemgr-admin.socket", "plexrl-nodemgr.socket"])
+    expect("enabled", sorted(link.name for link in wanted.glob("plexrl*")), ["plexrl-nodemgr-admin.socket", "plexrl-nodemgr-observer.socket", "plexrl-nodemgr.socket"])
     expect("settings", "settings are good" in inside("plexrl-nodemgr", "--check-config"), True)
     run("mount", "-t", "proc", "proc", root / "proc")
     try:
@@ -251,7 +278,7 @@ def installed(sandbox):
     return "installed, used and removed"
 
 
-CASES = {case.__name__: case for case in (units, service, wrong_sockets, completions, contents, installed)}
+CASES = {case.__name__: case for case in (units, service, observed, wrong_sockets, completions, contents, installed)}
 
 if __name__ == "__main__":
     sys.exit(run_case(__doc__, CASES, spec=""))

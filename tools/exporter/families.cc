@@ -84,6 +84,12 @@ void add_manager(Page& page, const Json& manager) {
   page.sample(manager, "host_budget_bytes", {{"kind", "budget"}});
   page.sample(manager, "host_promised_bytes", {{"kind", "promised"}});
   page.sample(manager, "host_used_bytes", {{"kind", "used"}});
+  page.gauge("plexrl_disk_bytes", "Disk for evicted bytes");
+  page.sample(manager, "disk_budget_bytes", {{"kind", "budget"}});
+  page.sample(manager, "disk_used_bytes", {{"kind", "used"}});
+  const auto observer = manager.find("observer");
+  page.gauge("plexrl_observer_connected", "1 while a plexrl-observer tells what jobs wait for");
+  if (observer != manager.end()) page.sample(observer->is_null() ? 0 : 1, {});
 }
 
 void add_gpu(Page& page, const Json& gpu) {
@@ -164,17 +170,26 @@ std::vector<MetricFamily> families_of(const Json& status) {
   const auto manager = status.find("manager");
   if (manager != status.end() && manager->is_object()) add_manager(page, *manager);
   for (const Json& gpu : list_in(status, "gpus")) add_gpu(page, gpu);
-  std::map<std::string, int> states;
+  // Each word is there from the beginning, so that no series begins with a job.
+  std::map<std::string, int> states, causes;
   for (const char* state :
        {"queued", "idle", "waiting", "loading", "running", "draining", "paused"}) {
     states[state] = 0;
   }
+  for (const char* cause : {"network", "disk", "pipe", "subprocess", "cpu", "cpu_queue", "sleep",
+                            "lock", "gpu", "page_fault", "stopped", "other"}) {
+    causes[cause] = 0;
+  }
   for (const Json& job : list_in(status, "jobs")) {
     add_job(page, job);
     ++states[text_of(job, "state")];
+    if (const std::string cause = text_of(job, "gap_cause"); !cause.empty()) ++causes[cause];
   }
   page.gauge("plexrl_jobs", "Jobs by state");
   for (const auto& [state, count] : states) page.sample(count, {{"state", state}});
+  page.gauge("plexrl_jobs_in_gap",
+             "Jobs that leave their GPUs idle, by cause, as plexrl-observer tells");
+  for (const auto& [cause, count] : causes) page.sample(count, {{"cause", cause}});
   return page.take();
 }
 

@@ -18,7 +18,8 @@ std::string page_of(const Json& status) {
 const Json kStatus = Json::parse(R"({
   "schema": 1, "simulated": true, "node": "a1",
   "manager": {"generation": 3, "uptime_s": 12.5, "draining": false, "journal_ok": true, "trace_lost_records": 2,
-              "host_budget_bytes": 4000, "host_promised_bytes": 3000, "host_used_bytes": 1000, "grants": 7},
+              "host_budget_bytes": 4000, "host_promised_bytes": 3000, "host_used_bytes": 1000, "grants": 7,
+              "disk_budget_bytes": 500, "disk_used_bytes": 20, "observer": null},
   "gpus": [{"uuid": "GPU-1", "index": 0, "total_bytes": 900, "budget_bytes": 800, "used_by_plexrl_bytes": 500,
             "used_by_others_bytes": 10, "holder": "aa", "queue": ["bb", "cc"], "duty_ratio": 0.5, "out_bytes": 64,
             "in_bytes": 32, "bypass_pids": null}],
@@ -64,6 +65,20 @@ TEST(Families, AJobShowsWhatIsKnownOfIt) {
   EXPECT_THAT(page, HasSubstr("plexrl_jobs{node=\"a1\",simulated=\"true\",state=\"queued\"} 0\n"));
   EXPECT_THAT(page, HasSubstr("plexrl_jobs{node=\"a1\",simulated=\"true\",state=\"running\"} 1\n"));
   EXPECT_THAT(page, Not(HasSubstr("plexrl_job_slowdown_ratio{"))) << "null is no figure";
+}
+
+TEST(Families, CausesOfGapsAreCountedOverJobs) {
+  const std::string node = "node=\"a1\",simulated=\"true\"";
+  EXPECT_THAT(page_of(kStatus), HasSubstr("plexrl_observer_connected{" + node + "} 0\n"));
+  EXPECT_THAT(page_of(kStatus),
+              HasSubstr("plexrl_jobs_in_gap{" + node + ",cause=\"network\"} 0\n"));
+  Json observed = kStatus;
+  observed["manager"]["observer"] = {{"pid", 7}, {"lacks", Json::array()}};
+  observed["jobs"][0]["gap_cause"] = "network";
+  EXPECT_THAT(page_of(observed), HasSubstr("plexrl_observer_connected{" + node + "} 1\n"));
+  EXPECT_THAT(page_of(observed),
+              HasSubstr("plexrl_jobs_in_gap{" + node + ",cause=\"network\"} 1\n"));
+  EXPECT_THAT(page_of(observed), HasSubstr("plexrl_disk_bytes{" + node + ",kind=\"used\"} 20\n"));
 }
 
 TEST(Families, AnAnswerThatLacksAllIsNoError) {
