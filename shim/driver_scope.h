@@ -5,6 +5,29 @@
 
 namespace plexrl::shim {
 
+/// Errors after which a context is dead (the driver's reference: "must be destroyed").
+constexpr bool is_sticky(CUresult result) noexcept {
+  switch (result) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// At which level a failure of the driver is told that would be told at `usual`. The driver closes
 /// in exit(), whatever the agent is doing with it then: nothing is wrong, the memory goes with the
 /// process.

@@ -183,6 +183,8 @@ void HostStore::register_slab(HostSlab& slab, CUcontext current) {
     slab.registered_in = current;
     return;
   }
+  // Of a context that is dead the job learns from its own next call; another may do it yet.
+  if (is_sticky(result)) return;
   slab.refused = true;
   PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kWarning),
                 "can't register slab id=%lu bytes=%zu result=%d, copying through pageable memory",

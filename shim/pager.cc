@@ -15,28 +15,6 @@ constexpr const char* kFile = "pager";
 
 }  // namespace
 
-bool is_sticky(CUresult result) noexcept {
-  switch (result) {
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_EXTERNAL_DEVICE:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::optional<Contexts::Known> Pager::context_for(CUdevice device) {
   if (const auto own = contexts_.any_of(device)) return Contexts::Known{*own, device};
   for (const Contexts::Known& known : contexts_.all()) {

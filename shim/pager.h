@@ -349,7 +349,4 @@ class Pager {
   std::map<CUdevice, CUmemAllocationProp> properties_;
 };
 
-/// Errors after which a context is dead (the driver's reference: "must be destroyed").
-bool is_sticky(CUresult result) noexcept;
-
 }  // namespace plexrl::shim

@@ -37,6 +37,24 @@ TEST_F(HostStoreTest, WithoutAContextItIsRegisteredWhenItIsUsed) {
   EXPECT_EQ(driver_.registered_ranges(), 1u);
 }
 
+TEST_F(HostStoreTest, WhatADeadContextCannotRegisterAnotherMay) {
+  driver_.fail("cuMemHostRegister_v2", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+  const auto span = store_.take(4 * kMiB, context_);
+  ASSERT_TRUE(span);
+  EXPECT_EQ(driver_.registered_ranges(), 0u);
+  store_.ensure_registered(*span, context_);
+  EXPECT_EQ(driver_.registered_ranges(), 1u);
+}
+
+TEST_F(HostStoreTest, ARegistrationThatIsRefusedIsNotTriedAgain) {
+  driver_.fail("cuMemHostRegister_v2", 1, CUDA_ERROR_NOT_SUPPORTED);
+  const auto span = store_.take(4 * kMiB, context_);
+  ASSERT_TRUE(span);
+  for (int i = 0; i < 3; ++i) store_.ensure_registered(*span, context_);
+  EXPECT_EQ(driver_.registered_ranges(), 0u);
+  EXPECT_EQ(driver_.calls("cuMemHostRegister_v2"), 1);
+}
+
 TEST_F(HostStoreTest, WithoutHostMemoryPreparingEnds) {
   slabs_.left = 0;
   EXPECT_FALSE(store_.prepare(8 * kMiB, contexts_));
