@@ -16,6 +16,7 @@
 #include "tools/cli/job_match.h"
 #include "tools/cli/nearest.h"
 #include "tools/ctl/answer.h"
+#include "tools/ctl/cdi.h"
 #include "tools/ctl/doctor.h"
 #include "tools/ctl/since.h"
 #include "tools/ctl/verb_tls.h"
@@ -94,6 +95,7 @@ int run_cluster_client(int argc, char** argv);
 constexpr Group kGroups[] = {
     {"cluster", "a whole cluster: status, nodes", run_cluster_client},
     {"placement", "of a cluster's jobs: explain JOB", run_cluster_client},
+    {"cdi", "containers: generate, what their runtimes are told", run_cdi},
     {"tls", "certificates of a cluster: init DIR", run_tls},
 };
 
