@@ -116,7 +116,7 @@ Manager::~Manager() {
   keep_what_was_learned();
   if (observer_ != nullptr) {
     observer_.reset();
-    ::unlink(observer_path().c_str());
+    if (owns_observer_file_) ::unlink(observer_path().c_str());
   }
   if (node_.trace != nullptr) {
     if (leases_ != nullptr) leases_->trace_open_gaps();
@@ -276,12 +276,14 @@ absl::Status Manager::open_sockets(PassedSockets sockets) {
   admin_ = std::make_unique<AdminServer>(
       node_.loop, std::move(sockets.admin.fd),
       [this](const std::string& request) { return answer_admin(request); });
-  open_observer_socket();
+  open_observer_socket(std::move(sockets.observer));
   return absl::OkStatus();
 }
 
-void Manager::open_observer_socket() {
-  absl::StatusOr<ScopedFd> observer = listen_at(observer_path(), SOCK_STREAM, 0600);
+void Manager::open_observer_socket(PassedSocket passed) {
+  owns_observer_file_ = !passed.fd.is_open();
+  absl::StatusOr<ScopedFd> observer =
+      passed.fd.is_open() ? std::move(passed.fd) : listen_at(observer_path(), SOCK_STREAM, 0600);
   if (!observer.ok()) {
     log_line(LogLevel::kWarning, "observer",
              cat(message_of(observer.status()), ": no plexrl-observer can connect, going on"));

@@ -69,7 +69,7 @@ class Manager {
  private:
   Manager() = default;
   absl::Status take_gpus(const settings::Values& values);
-  void open_observer_socket();
+  void open_observer_socket(PassedSocket passed);
   absl::Status open_sockets(PassedSockets sockets);
   void start_parts(const settings::Values& values);
   void open_accounts();
@@ -92,6 +92,7 @@ class Manager {
   std::string socket_path_;
   std::string admin_path_;
   bool owns_socket_files_ = false;
+  bool owns_observer_file_ = false;
   ScopedFd listener_;
   std::list<Client> clients_;
   std::unique_ptr<Leases> leases_;

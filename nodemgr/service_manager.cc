@@ -53,12 +53,14 @@ absl::StatusOr<PassedSockets> take_passed_sockets() {
   std::free(names);
   PassedSockets sockets;
   for (auto& [name, fd] : passed) {
-    PassedSocket* const target = name == "jobs"    ? &sockets.jobs
-                                 : name == "admin" ? &sockets.admin
-                                                   : nullptr;
+    PassedSocket* const target = name == "jobs"       ? &sockets.jobs
+                                 : name == "admin"    ? &sockets.admin
+                                 : name == "observer" ? &sockets.observer
+                                                      : nullptr;
     if (target == nullptr || target->fd.is_open()) {
       return invalid("systemd passed a socket named '", name,
-                     "': one with FileDescriptorName=jobs and one with =admin are taken");
+                     "': one with FileDescriptorName=jobs, one with =admin and one with =observer "
+                     "are taken");
     }
     ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
     target->path = path_of(fd.get());
@@ -67,6 +69,9 @@ absl::StatusOr<PassedSockets> take_passed_sockets() {
   if (count <= 0) return sockets;
   absl::Status status = check(sockets.jobs, "jobs", SOCK_SEQPACKET);
   if (status.ok()) status = check(sockets.admin, "admin", SOCK_STREAM);
+  if (status.ok() && sockets.observer.fd.is_open()) {
+    status = check(sockets.observer, "observer", SOCK_STREAM);
+  }
   if (!status.ok()) return status;
   return sockets;
 }

@@ -17,16 +17,18 @@ struct PassedSocket {
   std::string path;
 };
 
-/// Those that the environment says were passed, by their FileDescriptorName: `jobs` and `admin`.
+/// Those that the environment says were passed, by their FileDescriptorName: `jobs` and `admin`,
+/// and `observer` where there is one.
 struct PassedSockets {
   PassedSocket jobs;
   PassedSocket admin;
+  PassedSocket observer;  ///< may be closed: then it is not passed
   bool any() const { return jobs.fd.is_open(); }
 };
 
 /// Takes them, non-blocking and close-on-exec. Children see none of it. Fails where something else
-/// was passed (another name, one without the other, a socket that does not listen or is of the
-/// wrong type: `jobs` SOCK_SEQPACKET, `admin` SOCK_STREAM), which is closed.
+/// was passed (another name, `jobs` or `admin` without the other, a socket that does not listen or
+/// is of the wrong type: `jobs` SOCK_SEQPACKET, the others SOCK_STREAM), which is closed.
 [[nodiscard]] absl::StatusOr<PassedSockets> take_passed_sockets();
 
 /// The daemon serves from now on; `status` is for `systemctl status`.

@@ -2,7 +2,7 @@
 """What packages add to the programs: units, completions, and the packages themselves.
 
 units: systemd's own check of them. service: the node manager as its units start it, with sockets passed, readiness and a watchdog told.
-observed: and plexrl-observer beside it, as its unit starts it (root, and a kernel for eBPF).
+observed: and plexrl-observer beside it, as its unit starts it, with no more rights (root, and a kernel for eBPF).
 wrong_sockets: what was passed otherwise is refused. completions: what bash and zsh offer. contents: the Debian packages, unpacked
 into a folder, run jobs. installed: installed into a fresh Debian root, and removed again.
 """
@@ -68,10 +68,15 @@ def units(sandbox):
     return "systemd has nothing to say against them"
 
 
+def set_in(sandbox, unit, name):
+    """What the unit says of it."""
+    text = next(file for file in unit_files(sandbox) if file.name == unit).read_text()
+    return re.search(rf"^{name}=(.*)$", text, re.M)[1]
+
+
 def command_of(sandbox, unit):
     """What the unit starts, where the build has it."""
-    text = next(file for file in unit_files(sandbox) if file.name == unit).read_text()
-    return re.search(r"^ExecStart=(.*)$", text, re.M)[1].replace("/usr/bin", str(sandbox.prefix / "bin"))
+    return set_in(sandbox, unit, "ExecStart").replace("/usr/bin", str(sandbox.prefix / "bin"))
 
 
 class Service:
@@ -147,12 +152,15 @@ def service(sandbox):
 
 
 def observed(sandbox):
+    need("setpriv")
     skip_where_impossible(sandbox.build)
     sandbox.more_spec = SPEC
     manager = Service(sandbox)
     wait_until(lambda: manager.hears("READY=1"), "the manager is ready", beside=manager.process)
     command = command_of(sandbox, "plexrl-observer.service").replace("/run/plexrl/nodemgr.sock", str(sandbox.socket))
-    observer = sandbox.start(command.split(), sandbox.environment(), "observer")
+    rights = [name.removeprefix("CAP_").lower() for name in set_in(sandbox, "plexrl-observer.service", "CapabilityBoundingSet").split()]
+    observer = sandbox.start(["setpriv", "--bounding-set=" + ",".join(["-all", *(f"+{right}" for right in rights)]), *command.split()],
+                             sandbox.environment(), "observer")
     wait_until(lambda: observes(sandbox), "the manager has an observer", observer, lambda: sandbox.errors("observer"))
     sandbox.wait(run_way(sandbox, "sleep", "", "sleep", None))
     return "what a job waits for is told"
