@@ -102,6 +102,10 @@ std::optional<std::string> admin_act(const AdminContext& context, const AdminAct
     set_draining(actions, verb == "drain");
     return admin_outcome(context, absl::OkStatus());
   }
+  if (verb == "limits" && request.contains("set")) {
+    const absl::Status status = set_limits(actions, request);
+    return status.ok() ? admin_answer(context, text) : admin_outcome(context, status);
+  }
   if (verb != "pause" && verb != "resume" && verb != "priority" && verb != "hold") {
     return std::nullopt;
   }

@@ -109,7 +109,7 @@ std::string admin_answer(const AdminContext& context, const std::string& request
     json["teams"] = teams_json(context);
     json["jobs"] = jobs_json(context);
   } else if (verb == "limits") {
-    json["teams"] = teams_json(context);
+    add_limits(json, context);
   } else if (verb == "jobs") {
     json["jobs"] = jobs_json(context);
   } else if (verb == "gpus") {

@@ -133,6 +133,7 @@ Json explain_json(const AdminContext& context, const Job& job) {
                  : gangs.empty() ? "it is admitted and has not used a GPU yet"
                                  : "";
   json["gangs"] = gangs;
+  json["quotas"] = quotas_json(context, job);
   return json;
 }
 

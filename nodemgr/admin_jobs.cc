@@ -1,8 +1,8 @@
-// Jobs, GPUs and teams as the administration socket tells of them.
+// Jobs and GPUs as the administration socket tells of them.
 #include <algorithm>
-#include <map>
 
 #include "nodemgr/admin_parts.h"
+#include "nodemgr/admission.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/policy/order.h"
 #include "nodemgr/policy/wake.h"
@@ -181,7 +181,8 @@ Json job_json(const AdminContext& context, const Job& job) {
   json["host_bytes"] = host;
   json["disk_bytes"] = disk;
   json["unpageable_bytes"] = fixed;
-  json["limit_bytes"] = nullptr;
+  const std::optional<std::uint64_t> limit = limit_of(node, job);
+  json["limit_bytes"] = limit ? Json(*limit) : Json(nullptr);
   const Usage::JobFigures usage = node.usage.job(job.key, now);
   json["share_ratio"] = or_null(usage.share_ratio);
   json["share_window_s"] = Usage::kShareWindow.count();
@@ -254,39 +255,6 @@ Json gpus_json(const AdminContext& context) {
     gpus.push_back(json);
   }
   return gpus;
-}
-
-Json teams_json(const AdminContext& context) {
-  struct Had {
-    int jobs = 0;
-    std::optional<double> share;
-  };
-  std::map<std::string, Had> had;
-  const auto now = context.now;
-  for (const auto& [key, job] : context.node.jobs) {
-    Had& its = had[job->team];
-    ++its.jobs;
-    const std::optional<double> share = context.node.usage.job(key, now).share_ratio;
-    if (share) its.share = its.share.value_or(0) + *share;
-  }
-  const auto bytes_or_null = [](std::uint64_t bytes) { return bytes != 0 ? Json(bytes) : Json(); };
-  Json teams = Json::array();
-  for (const Team& team : context.node.teams.all()) {
-    const Had& its = had[team.name];
-    Json json;
-    json["name"] = team.name;
-    json["weight"] = team.weight;
-    json["members"] = team.members.empty() ? Json() : Json(team.members);
-    json["priority_max"] = team.priority_max;
-    json["max_slowdown"] = team.max_slowdown != 0 ? Json(team.max_slowdown) : Json();
-    json["hbm_bytes"] = bytes_or_null(team.hbm);
-    json["host_bytes"] = bytes_or_null(team.host);
-    json["disk_bytes"] = bytes_or_null(team.disk);
-    json["jobs"] = its.jobs;
-    json["share_ratio"] = or_null(its.share);
-    teams.push_back(json);
-  }
-  return teams;
 }
 
 }  // namespace plexrl::nodemgr

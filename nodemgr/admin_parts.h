@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "nodemgr/admin_answers.h"
+#include "nodemgr/admin_actions.h"
 
 /// The parts of the administration socket's answers, as docs/contract.md describes them. JSON
 /// leaves the daemon here only. Ratios, seconds and bytes; what is not known is null.
@@ -22,9 +22,17 @@ Json explain_json(const AdminContext& context, const Job& job);
 void add_memory(Json& json, const AdminContext& context);
 /// The teams of the settings file, with what their jobs have.
 Json teams_json(const AdminContext& context);
+/// Adds `teams` and `each_job`, the quotas of each job.
+void add_limits(Json& json, const AdminContext& context);
+/// A line for each quota that the job is under.
+Json quotas_json(const AdminContext& context, const Job& job);
 
 /// Adds `usage`, what was booked from the request's `since` (Unix seconds) on, by its `by`.
 [[nodiscard]] absl::Status add_usage(Json& json, const AdminContext& context, const Json& request);
+
+/// Carries out {"verb":"limits", "team": NAME or "each_job": true, "set": {"hbm": bytes, null for
+/// no quota, or "file" for that of the settings file, …}}.
+[[nodiscard]] absl::Status set_limits(const AdminActions& actions, const Json& request);
 
 double in_seconds(std::chrono::nanoseconds time);
 Json or_null(const std::optional<double>& value);

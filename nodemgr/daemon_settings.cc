@@ -27,6 +27,11 @@ const std::vector<settings::Row>& rows() {
        "disk space for evicted bytes that find no host memory; 0: none go to disk"},
       {"disk.dir", Kind::kText, "",
        "folder for them, on a local disk; else spill/ in the state folder"},
+      {"job.hbm", Kind::kBytes, "",
+       "most that one job may be promised of HBM, on all its GPUs together; else no quota"},
+      {"job.host", Kind::kBytes, "",
+       "most host memory for what one job is promised, all of which may have to leave HBM"},
+      {"job.disk", Kind::kBytes, "", "and most disk space, beside it"},
       {"trace.dir", Kind::kText, "", "folder of traces; else trace/ in the state folder"},
       {"trace.max_bytes", Kind::kBytes, "1GiB", "size of all traces together"},
       {"trace.max_age", Kind::kDuration, "30d", "traces older than this are removed"},
@@ -153,6 +158,15 @@ policy::Config policy_config(const settings::Values& values) {
   return config;
 }
 
+Quotas job_quotas(const settings::Values& values) {
+  Quotas quotas;
+  for (const Tier tier : kTiers) {
+    const std::string name = cat("job.", tier_name(tier));
+    if (values.is_set(name)) quota_of(quotas, tier) = values.bytes(name);
+  }
+  return quotas;
+}
+
 namespace {
 
 struct Reserved {
@@ -192,9 +206,6 @@ absl::StatusOr<LoadedSettings> load_settings(int argc, const char* const* argv,
   absl::Status status = check_ranges(loaded.values);
   if (!status.ok()) return status;
   loaded.without_effect = without_effect(loaded.values);
-  for (std::string& line : loaded.teams.without_effect()) {
-    loaded.without_effect.push_back(std::move(line));
-  }
   return loaded;
 }
 

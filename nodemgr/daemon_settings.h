@@ -16,6 +16,9 @@ std::span<const settings::Row> daemon_table();
 /// The [policy] part, as the policy takes it.
 policy::Config policy_config(const settings::Values& values);
 
+/// The [job] part.
+Quotas job_quotas(const settings::Values& values);
+
 /// Reads everything in order of precedence: file (of --config, else /etc/plexrl/nodemgr.toml, else
 /// for a user ~/.config/plexrl/nodemgr.toml; a missing file is none), environment, flags.
 struct LoadedSettings {

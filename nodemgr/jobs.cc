@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "nodemgr/admission.h"
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/job_processes.h"
@@ -149,7 +150,7 @@ void Jobs::refuse(Client& client, std::uint64_t request, const Job& job, const s
 
 void Jobs::try_admit(Job& job, std::uint64_t request) {
   node_.look_at_disk();
-  Admission admission = node_.ledger.judge(job.gpus, job.wanted_bytes, job.overhead);
+  Admission admission = judge(node_, job);
   if (node_.draining && !admission.never) {
     admission.fits = false;
     admission.text = "this node is being drained: it takes no new jobs until plexrl-ctl undrain";
@@ -164,7 +165,7 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
     node_.ledger.admit(job.key, job.gpus, job.promised_bytes, job.overhead);
     return admitted(job, request);
   }
-  std::optional<Admission> stuck = admission.never ? std::nullopt : stuck_inside(job);
+  std::optional<Admission> stuck = admission.never ? std::nullopt : stuck_inside(node_, job);
   if (stuck) admission = *std::move(stuck);
   bool refuse = admission.never || (job.flags & wire::kJobNoWait) != 0;
   if (!refuse && job.notice == admission.text) return;
@@ -193,34 +194,6 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
   } else if (first) {
     node_.trace->add(trace_of(job, TraceSession::Event::kJobQueued, admission.text));
   }
-}
-
-/// Does the job wait for one that it is inside of, and that therefore can't end before it? Then it
-/// would wait for ever: a refusal.
-std::optional<Admission> Jobs::stuck_inside(const Job& job) const {
-  std::set<JobKey> around;
-  for (JobKey key = job.parent; key != 0;) {
-    auto it = node_.jobs.find(key);
-    key = it != node_.jobs.end() && around.insert(key).second ? it->second->parent : 0;
-  }
-  auto parent = node_.jobs.find(job.parent);
-  if (parent == node_.jobs.end()) return std::nullopt;
-  // As if all others had ended.
-  Ledger alone = node_.ledger;
-  for (const auto& [key, other] : node_.jobs) {
-    if (around.count(key) != 0) continue;
-    alone.release(key);
-    for (SessionKey session : other->sessions) alone.detach(session);
-  }
-  Admission admission = alone.judge(job.gpus, job.wanted_bytes, job.overhead);
-  if (admission.fits) return std::nullopt;
-  admission.never = true;
-  // The figures without the remedy, which is another one here.
-  const std::string figures = admission.text.substr(0, admission.text.rfind(": "));
-  admission.text = cat("it would wait for ever for job '", parent->second->name,
-                       "', which it was started in and which ends after it (", figures,
-                       "): be part of it with plexrl-run --join, or lower --memory");
-  return admission;
 }
 
 void Jobs::admitted(Job& job, std::uint64_t request) {
@@ -440,14 +413,20 @@ void Jobs::warn(const Job& job, const absl::Status& status) {
 }
 
 void Jobs::admit_waiting() {
-  std::vector<Job*> waiting;
-  for (auto& [key, job] : node_.jobs) {
+  std::vector<const Job*> waiting;
+  for (const auto& [key, job] : node_.jobs) {
     if (!job->admitted) waiting.push_back(job.get());
   }
   std::sort(waiting.begin(), waiting.end(), [](const Job* a, const Job* b) {
     return std::tuple(-a->priority, a->queued_since) < std::tuple(-b->priority, b->queued_since);
   });
-  for (Job* job : waiting) try_admit(*job, 0);
+  std::vector<JobKey> keys;
+  for (const Job* job : waiting) keys.push_back(job->key);
+  // One that is refused now is gone, and those behind it have been looked at.
+  for (JobKey key : keys) {
+    auto it = node_.jobs.find(key);
+    if (it != node_.jobs.end() && !it->second->admitted) try_admit(*it->second, 0);
+  }
 }
 
 JournalRecord job_record(const Job& job) {

@@ -40,7 +40,6 @@ class Jobs {
   /// Before it becomes one of the node's jobs.
   void refuse(Client& client, std::uint64_t request, const Job& job, const std::string& why);
   void try_admit(Job& job, std::uint64_t request);
-  std::optional<Admission> stuck_inside(const Job& job) const;
   void admitted(Job& job, std::uint64_t request);
   void end_if_gone(Job& job);
   bool lives_on(Job& job);

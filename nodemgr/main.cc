@@ -65,8 +65,8 @@ absl::Status reload(Manager& manager, int argc, char** argv) {
     return loaded.status();
   }
   set_log_level(loaded->values.text("log"));
-  manager.reload(loaded->values);
   apply_rest(*loaded, manager);
+  manager.reload(loaded->values);
   log_line(LogLevel::kInfo, "main", cat("settings reloaded file='", loaded->file, "'"));
   return absl::OkStatus();
 }

@@ -55,6 +55,7 @@ NodeOptions options_from(const settings::Values& values) {
   options.host_budget = values.bytes("host.budget");
   if (options.host_budget == 0) options.host_budget = default_host_budget();
   options.disk_budget = values.bytes("disk.budget");
+  options.job_quotas = job_quotas(values);
   options.disk_folder =
       values.is_set("disk.dir") ? values.text("disk.dir") : cat(options.state_dir, "/spill");
   options.grace = values.duration("policy.grace");
@@ -469,6 +470,7 @@ void Manager::set_teams(Teams teams) {
 void Manager::reload(const settings::Values& values) {
   NodeOptions fresh = options_from(values);
   node_.options.host_budget = fresh.host_budget;
+  node_.options.job_quotas = fresh.job_quotas;
   node_.options.grace = fresh.grace;
   node_.options.hang_action = fresh.hang_action;
   node_.options.drain_budget = fresh.drain_budget;

@@ -51,7 +51,8 @@ class Manager {
   /// Asks the driver about the GPUs, as it does by itself every now and then.
   void look_at_gpus() { watch_->look(); }
 
-  /// The teams of this node from now on. Jobs that are admitted keep the team they have.
+  /// The teams of this node from now on. Jobs that are admitted keep the team they have and what
+  /// they were promised; `reload`, after this, looks at those that wait.
   void set_teams(Teams teams);
 
   /// What `status` says of settings that change nothing.

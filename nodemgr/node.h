@@ -20,6 +20,7 @@
 #include "nodemgr/ledger.h"
 #include "nodemgr/process_identity.h"
 #include "nodemgr/profiles.h"
+#include "nodemgr/quotas.h"
 #include "nodemgr/shared_page.h"
 #include "nodemgr/slabs.h"
 #include "nodemgr/teams.h"
@@ -173,6 +174,7 @@ struct NodeOptions {
   std::uint64_t gpu_memory = 0;    ///< 0: all
   std::uint64_t gpu_overhead = 0;  ///< 0: by size of the GPU
   std::uint64_t host_budget = 0;
+  Quotas job_quotas;              ///< of each job, as the settings say
   std::uint64_t disk_budget = 0;  ///< 0: no disk tier
   std::string disk_folder;
   std::chrono::nanoseconds grace{}, drain_budget{}, checkpoint_after{};
@@ -209,6 +211,7 @@ struct Node {
   std::map<SessionKey, std::unique_ptr<Session>> sessions;
 
   Teams teams;
+  QuotaChanges quota_changes;  ///< by an administrator
   Ledger ledger;
   Usage usage{boot_now()};
   std::unique_ptr<Accounts> accounts;  ///< null: the file could not be opened

@@ -28,6 +28,25 @@ JournalRecord generation_record(std::uint64_t generation) {
   return record;
 }
 
+/// What a "quota" record says instead of bytes.
+constexpr char kNoQuota[] = "none";
+constexpr char kAsInFile[] = "file";
+
+void apply_quota(const JournalRecord& record, QuotaChanges& changes) {
+  QuotaChanges::Whose whose;
+  if (record["of"] == "team") whose = record["team"];
+  for (const Tier tier : kTiers) {
+    if (record["tier"] != tier_name(tier)) continue;
+    const std::string& bytes = record["bytes"];
+    if (bytes == kAsInFile) {
+      changes.take_back(whose, tier);
+    } else {
+      changes.set(whose, tier,
+                  bytes == kNoQuota ? std::nullopt : std::optional(record.number("bytes")));
+    }
+  }
+}
+
 /// What the records say in the end: later ones take back earlier ones.
 struct Replay {
   std::uint64_t generation = 0;
@@ -42,6 +61,7 @@ struct Replay {
   std::map<std::uint64_t, Process> processes;
   std::map<wire::Epoch, JournalRecord> grants;  ///< not revoked
   bool draining = false;
+  QuotaChanges quota_changes;
 
   void apply(const JournalRecord& record) {
     if (record.kind == "generation") {
@@ -49,6 +69,8 @@ struct Replay {
       boot = record["boot"];
     } else if (record.kind == "drain") {
       draining = record.number("on") != 0;
+    } else if (record.kind == "quota") {
+      apply_quota(record, quota_changes);
     } else if (record.kind == "job") {
       jobs[record["id"]] = record;
     } else if (record.kind == "job_end") {
@@ -171,6 +193,7 @@ void recover(Node& node, Jobs& jobs, Sessions& sessions, Leases& leases) {
   }
   node.generation = replay.generation + 1;
   node.draining = replay.draining;
+  node.quota_changes = std::move(replay.quota_changes);
   node.journal = std::make_unique<Journal>(path);
   if (replay.boot == boot_id()) bring_back(replay, node, jobs, sessions, leases);
   absl::Status status = node.journal->rewrite(snapshot(node, leases));
@@ -188,9 +211,24 @@ JournalRecord drain_record(const Node& node) {
   return record;
 }
 
+JournalRecord quota_record(const QuotaChanges& changes, const QuotaChanges::Key& key) {
+  JournalRecord record{"quota", {}};
+  if (key.first) record.fields["team"] = *key.first;
+  record.fields["of"] = key.first ? "team" : "job";
+  record.fields["tier"] = tier_name(key.second);
+  const auto change = changes.all().find(key);
+  record.fields["bytes"] = change == changes.all().end() ? kAsInFile
+                           : change->second              ? cat(*change->second)
+                                                         : kNoQuota;
+  return record;
+}
+
 std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases) {
   std::vector<JournalRecord> records = {generation_record(node.generation)};
   if (node.draining) records.push_back(drain_record(node));
+  for (const auto& [key, bytes] : node.quota_changes.all()) {
+    records.push_back(quota_record(node.quota_changes, key));
+  }
   for (const auto& [key, job] : node.jobs) {
     if (job->admitted) records.push_back(job_record(*job));
   }

@@ -19,6 +19,9 @@ void recover(Node& node, Jobs& jobs, Sessions& sessions, Leases& leases);
 /// Whether the node is being drained.
 JournalRecord drain_record(const Node& node);
 
+/// What an administrator has made of one quota, or that it is as in the settings file again.
+JournalRecord quota_record(const QuotaChanges& changes, const QuotaChanges::Key& key);
+
 /// Everything that a next manager must know, for a compact journal.
 std::vector<JournalRecord> snapshot(const Node& node, const Leases& leases);
 

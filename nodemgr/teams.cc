@@ -54,9 +54,9 @@ class Reader {
           key, node, team_.max_slowdown, [](double v) { return v >= 1; }, "of 1 or more");
     }
     if (key == "priority_max") return take_priority(node);
-    if (key == "hbm") return take_bytes(key, node, team_.hbm);
-    if (key == "host") return take_bytes(key, node, team_.host);
-    if (key == "disk") return take_bytes(key, node, team_.disk);
+    if (key == "hbm") return take_bytes(key, node, team_.quotas.hbm);
+    if (key == "host") return take_bytes(key, node, team_.quotas.host);
+    if (key == "disk") return take_bytes(key, node, team_.quotas.disk);
     const std::string nearest = settings::nearest_name(key, kKeys);
     return invalid("unknown key '", key, "'",
                    nearest.empty() ? "" : cat(", did you mean '", nearest, "'?"));
@@ -109,7 +109,7 @@ class Reader {
   }
 
   static absl::Status take_bytes(std::string_view key, const toml::node& node,
-                                 std::uint64_t& bytes) {
+                                 std::optional<std::uint64_t>& bytes) {
     const auto* text = node.as_string();
     if (text == nullptr) return invalid(key, " is not a size in quotes, as in \"8GiB\"");
     absl::StatusOr<std::uint64_t> parsed = settings::parse_bytes(text->get());
@@ -188,16 +188,6 @@ const Team* Teams::find(std::string_view name) const {
   const auto found = std::find_if(teams_.begin(), teams_.end(),
                                   [&](const Team& team) { return team.name == name; });
   return found == teams_.end() ? nullptr : &*found;
-}
-
-std::vector<std::string> Teams::without_effect() const {
-  std::vector<std::string> lines;
-  for (const Team& team : teams_) {
-    if (team.hbm == 0 && team.host == 0 && team.disk == 0) continue;
-    lines.push_back(cat("hbm, host, disk of team '", team.name,
-                        "' have no effect yet: this version has no quotas of teams"));
-  }
-  return lines;
 }
 
 std::map<std::string, double> Teams::weights_after(const Teams& before) const {

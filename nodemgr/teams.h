@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "nodemgr/quotas.h"
 
 namespace plexrl::nodemgr {
 
@@ -18,8 +19,7 @@ struct Team {
   std::vector<std::string> members;  ///< names of users (or uids); empty: everybody
   int priority_max = 100;            ///< of its jobs
   double max_slowdown = 0;           ///< for jobs that ask for none; 0: none
-  /// Quotas, bytes; 0: none. Kept and shown, not enforced in this version.
-  std::uint64_t hbm = 0, host = 0, disk = 0;
+  Quotas quotas;                     ///< of what its jobs are promised, together
 
   bool has_member(std::string_view user) const;
 };
@@ -42,8 +42,6 @@ class Teams {
 
   const Team* find(std::string_view name) const;
   const std::vector<Team>& all() const { return teams_; }
-  /// A line for each team with a quota.
-  std::vector<std::string> without_effect() const;
   /// Weights for the policy: of these teams, and 1 again for those of `before` that are gone.
   std::map<std::string, double> weights_after(const Teams& before) const;
 

@@ -3,6 +3,8 @@
 
 teams: who is no member of a team is refused before the command runs; `plexrl-ctl reload` takes the teams of the file as it is then,
 and a bad file changes nothing.
+quotas: two teams share a GPU; the one with a quota is refused or waits by its figures, the other never for it; a smaller quota breaks no
+promise, and plexrl-ctl limits sets another one, which a restart of the manager does not lose.
 hold: a job that is held has its GPU alone, also while it is idle; another waits until that ends.
 usage: GPU time held and saved is booked by job, user and team, over restarts of the manager.
 pause: a paused job gives its GPU back and does no work until it is resumed; priority, drain and undrain beside it.
@@ -71,6 +73,69 @@ def teams(sandbox):
     expect("weights", weights(), {"theirs": 1, "ours": 5})
     sandbox.wait(sandbox.shared(["true"], "e", ["--team", "theirs"]))
     return "who is no member is refused, and a reload takes the file's teams or none of them"
+
+
+def quotas(sandbox):
+    programs = sandbox.build / "tests/integration/programs"
+
+    def settings(hbm, host):
+        return write_settings(sandbox, f"[[team]]\nname = 'small'\nhbm = '{hbm}'\nhost = '{host}'\n[[team]]\nname = 'large'\n")
+
+    def small():
+        return next(team for team in sandbox.tool("plexrl-ctl", "limits", "--json")["teams"] if team["name"] == "small")
+
+    def job(name):
+        return next((job for job in sandbox.ask_manager("jobs")["jobs"] if job["name"] == name), None)
+
+    def options(team, memory):
+        return ["--team", team, "--memory", memory]
+
+    config = settings("64MiB", "96MiB")
+    sandbox.start_manager(PLEXRL_CONFIG=config)
+    expect_in("HBM", refused(sandbox, "big", *options("small", "66MiB")), "team 'small' may be promised 64MiB of HBM")
+    half = sandbox.shared([programs / "half_busy"], "half", options("small", "64MiB"), PLEXRL_TEST_PEER=sandbox.peer_file)
+    wait_until(lambda: sandbox.peer()["pauses"] == 1, "the program's pause", half)
+    text = refused(sandbox, "second", *options("small", "64MiB"), "--no-wait")
+    expect_in("host memory", text, "team 'small' may have 96MiB of host memory")
+    expect_in("host memory", text, "it would be 128MiB")
+    expect_in("who may give more", text, "plexrl-ctl limits --team small --host SIZE")
+    waiting = sandbox.shared([programs / "memset_kinds"], "waiting", options("small", "64MiB"))
+    wait_until(lambda: (job("waiting") or {}).get("state") == "queued", "the second job of the team in the queue", waiting)
+    sandbox.wait(sandbox.shared([programs / "memset_kinds"], "other", options("large", "128MiB")))
+    expect_in("explain", ctl(sandbox, "explain", "waiting")[1], "it is not admitted: team 'small' may have 96MiB of host memory")
+    expect_in("explain", ctl(sandbox, "explain", "half")[1],
+              "quota: team 'small' may be promised 64MiB of HBM; its jobs have been promised 64MiB")
+    expect("what was promised", (small()["hbm_promised_bytes"], small()["promised_bytes"]), (64 << 20, 64 << 20))
+
+    settings("32MiB", "96MiB")
+    expect("reload", ctl(sandbox, "reload"), (0, "done\n", ""))
+    sandbox.wait(waiting, expected=125)
+    expect_in("who waited", sandbox.errors("waiting"), "will never fit")
+    expect("the promise of before", job("half")["promised_bytes"], 64 << 20)
+    expect_in("who is new", refused(sandbox, "new", *options("small", "16MiB"), "--no-wait"), "its jobs have been promised 64MiB")
+
+    for wrong in (["--team", "small"], ["--hbm", "1GiB"], ["--team", "small", "--each-job", "--hbm", "1GiB"],
+                  ["--team", "small", "--hbm", "much"]):
+        expect("wrong usage", ctl(sandbox, "limits", *wrong)[0], 2)
+    status, out, err = ctl(sandbox, "limits", "--team", "smal", "--hbm", "1GiB")
+    expect("a team that is not there", (status, out), (1, ""))
+    expect_in("a team that is not there", err, "did you mean 'small'?")
+    status, out, err = ctl(sandbox, "limits", "--team", "small", "--hbm", "128MiB", "--host", "none")
+    expect("limits", (status, err), (0, ""))
+    expect_in("limits", out, "128 MiB*")
+    late = sandbox.shared([programs / "memset_kinds"], "late", options("small", "64MiB"))
+    sandbox.wait(late)
+    sandbox.stop_antagonist()
+    sandbox.wait(half)
+    sandbox.stop_manager()
+    sandbox.start_manager("again", PLEXRL_CONFIG=config)
+    expect("limits of the next manager", (small()["hbm_bytes"], small()["host_bytes"], small()["changed"]),
+           (128 << 20, None, ["hbm", "host"]))
+    expect("taken back", ctl(sandbox, "limits", "--team", "small", "--hbm", "file", "--host", "file")[0], 0)
+    expect("limits of the file", (small()["hbm_bytes"], small()["changed"]), (32 << 20, []))
+    expect("each job", ctl(sandbox, "limits", "--each-job", "--hbm", "100MiB")[0], 0)
+    expect_in("each job", refused(sandbox, "huge", *options("large", "102MiB")), "a job may be promised 100MiB of HBM")
+    return "a team's quota held for its jobs and for nobody else, and an administrator changed it"
 
 
 def pause(sandbox):
@@ -174,7 +239,7 @@ def usage(sandbox):
     return "what jobs held is booked over restarts, and a damaged file hinders no job"
 
 
-CASES = {"teams": teams, "pause": pause, "hold": hold, "usage": usage}
+CASES = {"teams": teams, "quotas": quotas, "pause": pause, "hold": hold, "usage": usage}
 
 
 sys.exit(run_case(__doc__, CASES, "link=4GB/s,hbm=40GB/s,ctx=4MiB"))

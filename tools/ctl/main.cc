@@ -18,6 +18,7 @@
 #include "tools/ctl/answer.h"
 #include "tools/ctl/cdi.h"
 #include "tools/ctl/doctor.h"
+#include "tools/ctl/limits_change.h"
 #include "tools/ctl/since.h"
 #include "tools/ctl/verb_tls.h"
 #include "tools/ctl/verbs.h"
@@ -37,6 +38,7 @@ Examples:
   plexrl-ctl memory ppo --json
   plexrl-ctl priority ppo 80
   plexrl-ctl hold ppo --exclusive 10m
+  plexrl-ctl limits --team research --host 64GiB
   plexrl-ctl usage --since 7d --by user --csv
 
 Environment: PLEXRL_SOCKET (the manager's job socket; admin.sock lies beside it), PLEXRL_SIMGPU.
@@ -63,8 +65,8 @@ constexpr Verb kVerbs[] = {
     {"gpus", "every GPU: who holds it, who waits, how much is used", show_gpus, nullptr, nullptr},
     {"memory", "device memory by job, process and kind, and what can't be paged", show_memory,
      "memory", "job"},
-    {"limits", "every team of the settings file: its weight, members and limits", show_limits,
-     nullptr, nullptr},
+    {"limits", "every team's weight, members and limits; with --team or --each-job: changes them",
+     show_limits, nullptr, nullptr},
     {"usage", "GPU hours held and saved, slowdown, by team, user or job", show_usage, nullptr,
      nullptr},
     {"explain", "what was decided last about a job, why, and on which figures", show_explain,
@@ -108,6 +110,7 @@ struct CommandLine {
   std::string since = "7d";
   std::string by = "team";
   bool csv = false;
+  LimitsChange limits;
 };
 
 int complain(int status, const std::string& what) {
@@ -161,6 +164,7 @@ void declare(CLI::App& app, CommandLine& line) {
           ->required();
     }
     if (verb.show == show_usage) declare_usage(*command, line);
+    if (verb.show == show_limits) line.limits.declare(*command);
   }
   for (const Group& group : kGroups) app.add_subcommand(group.name, group.help);
 }
@@ -239,6 +243,10 @@ absl::StatusOr<Json> request_of(const Verb& verb, const CommandLine& line) {
     request["alone_ns"] = alone->count();
   }
   if (verb.needs_priority) request["priority"] = line.priority;
+  if (verb.show == show_limits) {
+    const auto status = line.limits.add_to(request);
+    if (!status.ok()) return status;
+  }
   return request;
 }
 

@@ -34,6 +34,9 @@ std::string show_explain(const Json& answer) {
   out += cli::printable(absl::StrCat("job '", text_of(*explain, "name"), "'")) + "\n";
   const std::string text = text_of(*explain, "text");
   if (!text.empty()) out += cli::printable(text) + "\n";
+  for (const Json& quota : array_of(*explain, "quotas")) {
+    if (quota.is_string()) out += cli::printable("quota: " + quota.get<std::string>()) + "\n";
+  }
   for (const Json& gang : array_of(*explain, "gangs")) {
     out +=
         cli::printable(absl::StrCat("gang ", text_of(gang, "id"), " on GPU ", list_of(gang, "gpus"),

@@ -105,9 +105,12 @@ TEST_F(TeamsTest, ATeamThatIsGoneWeighsOneAgain) {
   EXPECT_THAT(after.weights_after(before), ElementsAre(Pair("open", 2), Pair("research", 1)));
 }
 
-TEST_F(TeamsTest, QuotasAreNamedAsWithoutEffect) {
-  EXPECT_THAT(read("[[team]]\nname = 'a'\nhost = '8GiB'\n")->without_effect(),
-              ElementsAre(HasSubstr("team 'a' have no effect yet")));
+TEST_F(TeamsTest, AQuotaOfNothingIsNotTheSameAsNone) {
+  const Quotas quotas =
+      read("[[team]]\nname = 'a'\nhost = '8GiB'\ndisk = '0'\n")->find("a")->quotas;
+  EXPECT_EQ(quotas.hbm, std::nullopt);
+  EXPECT_EQ(quotas.host, std::uint64_t{8} << 30);
+  EXPECT_EQ(quotas.disk, 0u);
 }
 
 TEST_F(TeamsTest, TeamsOfWeightsOneAndThreeGetTheirSharesOfTheGpu) {
