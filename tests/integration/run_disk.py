@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Jobs whose memory needs GPU, host and disk. usage: run_disk.py CASE --build DIR. Exit 0 passed, 1 failed, 77 skipped.
 
-In each case but the first jobs (programs/takes_turns.cc) take the GPU from each other again and again, check all their bytes and
+In each case but the first jobs (turns.py) take the GPU from each other again and again, check all their bytes and
 write new ones; the promises need more than GPU and host memory.
 
 off: without a budget nothing goes to disk: such a third job is refused, with the figures.
@@ -14,65 +14,14 @@ full: the file system is full for a while: what has to leave stays in HBM meanwh
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 
-import lease_check
 import prefix
 from sandbox import SKIPPED, Failure, run_case, wait_until
+from turns import CHUNK, MEMORY, MIB, OUTSIDE, QUICK, SPEC, Turns, check_trace
 
-MIB = 1 << 20
-MEMORY = 192 * MIB
-CHUNK = 2 * MIB  # MEMORY / 64, in whole MiB of 2
-STAGING = 2 * CHUNK  # of each process
-PROMISE, OVERHEAD, RESERVE = 112 * MIB, MEMORY // 16, MEMORY // 32
-OUTSIDE = 3 * (PROMISE + OVERHEAD) - (MEMORY - RESERVE)  # what promises and overheads exceed the GPU by
-HOST = 64 * MIB + 3 * STAGING
-SPEC = "link=4GB/s,hbm=40GB/s,vmm=20us,ctx=4MiB"
-# Turns are short.
-QUICK = {"PLEXRL_POLICY_SWITCH_SHARE": "1", "PLEXRL_POLICY_QUANTUM_FACTOR": "2"}
-
-
-class Turns:
-    """Jobs that take turns until `end_after` rounds."""
-
-    def __init__(self, sandbox, count=3):
-        self.sandbox, self.page = sandbox, sandbox.folder / "rounds"
-        self.page.write_bytes(bytes(4096))
-        self.count = count
-        self.set_word(count, 1 << 62)
-        self.jobs = []
-
-    def start(self, index, options=("--no-wait",), **more):
-        program = self.sandbox.build / "tests/integration/programs/takes_turns"
-        job = self.sandbox.shared([program, str(index), str(self.count), self.page, str(PROMISE - 8 * MIB)], f"job{index}",
-                                  options=["--memory", str(PROMISE), *options], **more)
-        self.jobs.append(job)
-        return job
-
-    def rounds(self):
-        return struct.unpack_from(f"<{self.count}Q", self.page.read_bytes())
-
-    def set_word(self, index, value):
-        with open(self.page, "r+b", buffering=0) as page:
-            page.seek(8 * index)
-            page.write(struct.pack("<Q", value))
-
-    def wait_for_rounds(self, more, of=(0, 1, 2)):
-        """Until each of these jobs has done so many more."""
-        before = self.rounds()
-        wait_until(lambda: all(self.rounds()[index] >= before[index] + more for index in of), f"{more} more rounds of each",
-                   beside=tuple(self.jobs[index] for index in of), seen=lambda: str(self.rounds()))
-
-    def expect_right(self, indices=(0, 1, 2), end=True):
-        """Ends them at a round that none has done yet."""
-        if end:
-            self.set_word(self.count, max(self.rounds()))
-        for job in (self.jobs[index] for index in indices):
-            printed = self.sandbox.wait(job).decode().splitlines()
-            if "all rounds were right" not in printed:
-                raise Failure(f"{job.name} printed {printed}")
+HOST = 64 * MIB + 3 * 2 * CHUNK  # with a staging slab of two chunks for each process
 
 
 def disk_environment(budget=OUTSIDE, **more):
@@ -81,19 +30,6 @@ def disk_environment(budget=OUTSIDE, **more):
 
 def disk_rows(sandbox):
     return [row for row in sandbox.memory_rows() if row["tier"] == "disk"]
-
-
-def check_trace(sandbox):
-    """Every job was evicted and restored, the trace and the device log agree; returns the bytes to disk and from disk."""
-    trace = sandbox.trace("export", "--format", "json")
-    for job in trace["summary"]["jobs"]:
-        out, back = lease_check.evictions_and_restores([move for move in trace["paging"] if move["job"] == job["id"]])
-        if out == 0 or back == 0:
-            raise Failure(f"{job['name']} was evicted {out} times and restored {back} times")
-    found = list(lease_check.violations(trace, lease_check.read_device_log(sandbox.device_log)))
-    if found:
-        raise Failure("\n".join(found[:10]))
-    return tuple(sum(move["disk_bytes"] for move in trace["paging"] if (move["kind"] == "evict") == is_out) for is_out in (True, False))
 
 
 def off(sandbox):
@@ -107,7 +43,7 @@ def off(sandbox):
     if "host memory: all promises together need" not in sandbox.errors("job2"):
         raise Failure(f"job2 was refused with: {sandbox.errors('job2')}")
     turns.wait_for_rounds(1, of=(0, 1))
-    turns.expect_right((0, 1))
+    turns.end((0, 1))
     if (sandbox.state / "spill").exists():
         raise Failure("a folder for the disk tier was made")
     return "a job that would have needed the disk was refused"
@@ -115,9 +51,7 @@ def off(sandbox):
 
 def three_take_turns(sandbox):
     sandbox.start_manager(**disk_environment())
-    turns = Turns(sandbox)
-    for index in range(3):
-        turns.start(index)
+    turns = Turns(sandbox).start_all()
     turns.wait_for_rounds(2)
     wait_until(lambda: disk_rows(sandbox), "a row of plexrl-ctl memory with the tier disk", beside=tuple(turns.jobs))
     wait_until(lambda: any(job["disk_bytes"] for job in sandbox.ask_manager("jobs")["jobs"]), "a job's disk_bytes",
@@ -125,7 +59,7 @@ def three_take_turns(sandbox):
     sandbox.wait(turns.start(3), expected=125)
     if "host memory and disk: all promises together need" not in sandbox.errors("job3"):
         raise Failure(f"a fourth job was refused with: {sandbox.errors('job3')}")
-    turns.expect_right()
+    turns.end()
     wait_until(lambda: sandbox.ask_manager("status")["manager"]["disk_used_bytes"] == 0, "an empty disk")
     if os.listdir(sandbox.state / "spill"):
         raise Failure(f"files have names: {os.listdir(sandbox.state / 'spill')}")
@@ -137,9 +71,8 @@ def three_take_turns(sandbox):
 
 
 def deaths(sandbox):
-    turns = Turns(sandbox)
-    for index in range(3):  # the first plexrl-run starts a manager, and each of them another where it is killed
-        turns.start(index, **disk_environment())
+    # The first plexrl-run starts a manager, and each of them another where it is killed.
+    turns = Turns(sandbox).start_all(**disk_environment())
     for _ in range(3):
         turns.wait_for_rounds(1)
         wait_until(lambda: disk_rows(sandbox), "bytes on disk", beside=tuple(turns.jobs))
@@ -148,10 +81,9 @@ def deaths(sandbox):
     turns.wait_for_rounds(1)
     os.killpg(turns.jobs[2].pid, signal.SIGKILL)
     wait_until(lambda: len(sandbox.ask_manager("jobs")["jobs"]) == 2, "the end of the job that was killed")
-    turns.set_word(2, (1 << 64) - 1)  # its end is not waited for
+    turns.do_without(2)
     turns.wait_for_rounds(2, of=(0, 1))
-    turns.set_word(3, max(turns.rounds()[:2]))
-    turns.expect_right((0, 1), end=False)
+    turns.end((0, 1))
     return "managers and a job were killed while three jobs took turns, the others went on and their bytes were right"
 
 
@@ -199,9 +131,7 @@ def paused_with_bytes_on_disk(sandbox, turns):
 
 def damaged(sandbox):
     sandbox.start_manager(**disk_environment())
-    turns = Turns(sandbox)
-    for index in range(3):
-        turns.start(index)
+    turns = Turns(sandbox).start_all()
     turns.wait_for_rounds(1)
     name, pid = paused_with_bytes_on_disk(sandbox, turns)
     changed = damage(sandbox.manager.pid, pid, sandbox.state / "spill")
@@ -215,10 +145,9 @@ def damaged(sandbox):
         raise Failure(f"{name} said: {sandbox.errors(name)}")
     if b"WRONG" in sandbox.output(name).read_bytes():
         raise Failure(f"{name} saw wrong bytes")
-    turns.set_word(index, (1 << 64) - 1)  # its end is not waited for
+    turns.do_without(index)
     turns.wait_for_rounds(2, of=others)
-    turns.set_word(3, max(turns.rounds()[other] for other in others))
-    turns.expect_right(others, end=False)
+    turns.end(others)
     return f"{changed} bytes of a job's file were changed: it ended with {sandbox.errors(name).splitlines()[-1]!r}, the others were right"
 
 
@@ -226,12 +155,10 @@ def manager_dies_at(point):
     def case(sandbox):
         sandbox.prefix = prefix.make(sandbox.folder / "prefix", sandbox.build, nodemgr=sandbox.build / "tests/plexrl-nodemgr-faults")
         sandbox.start_manager(PLEXRL_FAULT=point, **disk_environment())
-        turns = Turns(sandbox)
-        for index in range(3):
-            turns.start(index, **disk_environment())
+        turns = Turns(sandbox).start_all(**disk_environment())
         sandbox.wait(sandbox.manager, expected=-signal.SIGKILL)
         turns.wait_for_rounds(2)
-        turns.expect_right()
+        turns.end()
         return f"the manager died at {point}, another took over, and all bytes were right"
     return case
 
@@ -248,9 +175,7 @@ def full(sandbox):
     size = OUTSIDE + OUTSIDE // 8
     mounted = f'mount -t tmpfs -o mode=700,size={size} none "{folder}" && exec "$@"'
     sandbox.start_manager(through=["unshare", "--mount", "sh", "-c", mounted, "sh"], **disk_environment(PLEXRL_DISK_DIR=folder))
-    turns = Turns(sandbox)
-    for index in range(3):
-        turns.start(index)
+    turns = Turns(sandbox).start_all()
     turns.wait_for_rounds(1)
     seen_there = f"/proc/{sandbox.manager.pid}/root{folder}"
     filler = os.path.join(seen_there, "filler")
@@ -268,7 +193,7 @@ def full(sandbox):
     wait_until(fill, "a full file system", beside=tuple(turns.jobs))
     os.unlink(filler)
     turns.wait_for_rounds(1)
-    turns.expect_right()
+    turns.end()
     sandbox.stop_manager()
     check_trace(sandbox)
     return "the file system was full for a while, all bytes were right"
