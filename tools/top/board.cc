@@ -215,6 +215,11 @@ std::vector<Line> gpu_lines(const Json& status, const Json& memory, std::size_t 
 
 // ---- jobs
 
+bool has_disk_tier(const Json& status) {
+  const auto manager = status.find("manager");
+  return manager != status.end() && manager->is_object() && !text_of(*manager, "disk_dir").empty();
+}
+
 Look look_of(const std::string& state) {
   if (state == "running") return Look::kGood;
   if (state == "loading" || state == "draining") return Look::kBusy;
@@ -253,6 +258,7 @@ std::vector<Cell> job_cells(const Json& job, const Letters& letters) {
           {gpus},
           {ctl::bytes_of(job, "hbm_bytes")},
           {ctl::bytes_of(job, "host_bytes")},
+          {ctl::bytes_of(job, "disk_bytes")},
           {ctl::ratio_of(job, "share_ratio")},
           {ctl::times_of(job, "slowdown_ratio")},
           {ctl::seconds_of(job, "next_wake_s")},
@@ -262,11 +268,11 @@ std::vector<Cell> job_cells(const Json& job, const Letters& letters) {
 // A gang of a job that has several: its state and what it waits for.
 std::vector<Cell> gang_cells(const Json& gang) {
   const std::string state = text_of(gang, "state");
-  std::vector<Cell> cells(13);
+  std::vector<Cell> cells(14);
   cells[2] = {absl::StrCat("  gang ", text_of(gang, "id")), Look::kDim};
   cells[5] = {state, look_of(state)};
   cells[6] = {ctl::list_of(gang, "gpus")};
-  cells[12] = {text_of(gang, "waits_for")};
+  cells[13] = {text_of(gang, "waits_for")};
   return cells;
 }
 
@@ -290,20 +296,26 @@ JobLines job_lines(const Json& status, const std::vector<Json>& jobs, std::size_
       result.ids.push_back(text_of(job, "id"));
     }
   }
-  auto lines = grid({{" "},
-                     {"ID", false, false, 1},
-                     {"JOB", false, true},
-                     {"USER", false, true, 4},
-                     {"PRIO", true},
-                     {"STATE"},
-                     {"GPU"},
-                     {"HBM", true},
-                     {"HOST", true, false, 3},
-                     {"SHARE", true},
-                     {"SLOW", true},
-                     {"WAKE", true, false, 2},
-                     {"WHY", false, true}},
-                    rows, room);
+  std::vector<Column> columns = {{" "},
+                                 {"ID", false, false, 1},
+                                 {"JOB", false, true},
+                                 {"USER", false, true, 5},
+                                 {"PRIO", true},
+                                 {"STATE"},
+                                 {"GPU"},
+                                 {"HBM", true},
+                                 {"HOST", true, false, 4},
+                                 {"DISK", true, false, 3},
+                                 {"SHARE", true},
+                                 {"SLOW", true},
+                                 {"WAKE", true, false, 2},
+                                 {"WHY", false, true}};
+  if (!has_disk_tier(status)) {
+    constexpr std::ptrdiff_t kDisk = 9;
+    columns.erase(columns.begin() + kDisk);
+    for (auto& row : rows) row.erase(row.begin() + kDisk);
+  }
+  auto lines = grid(std::move(columns), std::move(rows), room);
   result.title = std::move(lines.front());
   lines.erase(lines.begin());
   result.lines = std::move(lines);
@@ -338,6 +350,10 @@ Line head_line(const Json& status) {
     absl::StrAppend(&text, ", up ", ctl::seconds_of(*manager, "uptime_s"), ", host memory ",
                     ctl::bytes_of(*manager, "host_used_bytes"), " of ",
                     ctl::bytes_of(*manager, "host_budget_bytes"));
+    if (has_disk_tier(status)) {
+      absl::StrAppend(&text, ", disk ", ctl::bytes_of(*manager, "disk_used_bytes"), " of ",
+                      ctl::bytes_of(*manager, "disk_budget_bytes"));
+    }
     const auto draining = manager->find("draining");
     if (draining != manager->end() && draining->is_boolean() && draining->get<bool>())
       text += ", draining";

@@ -70,6 +70,23 @@ TEST(Board, ShowsWhoHasAGpuWhoseMemoryIsThereAndWhoWaits) {
   EXPECT_THAT(shown, HasSubstr("gang 3"));
 }
 
+TEST(Board, ShowsWhatIsOnDiskWhereThereIsADiskTier) {
+  EXPECT_THAT(all_of(draw(kStatus, kMemory, {}, {.rows = 24, .columns = 160})),
+              Not(HasSubstr("DISK")));
+  Json status = kStatus;
+  status["manager"]["disk_dir"] = "/spill";
+  status["manager"]["disk_used_bytes"] = 7340032;
+  status["manager"]["disk_budget_bytes"] = 8388608;
+  status["jobs"][1]["disk_bytes"] = 7340032;
+  const std::string shown = all_of(draw(status, kMemory, {}, {.rows = 24, .columns = 160}));
+  EXPECT_THAT(shown, HasSubstr("HOST  "));
+  EXPECT_THAT(shown, HasSubstr(" DISK  "));
+  EXPECT_THAT(shown, HasSubstr("disk 7 MiB of 8 MiB"));
+  EXPECT_THAT(shown, HasSubstr("  7 MiB  "));
+  EXPECT_THAT(shown, HasSubstr("gang 3")) << "which has no figure there";
+  EXPECT_THAT(all_of(draw(status, kMemory, {}, {.rows = 24, .columns = 80})), HasSubstr("WHY"));
+}
+
 TEST(Board, FitsEveryTerminal) {
   for (const Size size : {Size{24, 80}, Size{10, 40}, Size{3, 20}, Size{1, 1}, Size{60, 200}}) {
     for (const bool shows_help : {false, true}) {
