@@ -62,14 +62,16 @@ bool SegmentParser::next(TraceChunk* chunk) {
   chunk->Clear();
   if (!problem_.empty() || offset_ == bytes_.size()) return false;
   const std::string_view rest = bytes_.substr(offset_);
-  if (rest.size() < kHeaderBytes) return fail("a frame is cut short");
+  is_cut_short_ = rest.size() < kHeaderBytes;
+  if (is_cut_short_) return fail("a frame is cut short");
   if (load_u32(rest, 0) != kFrameMagic) return fail("no frame begins");
   const std::uint32_t packed_bytes = load_u32(rest, 4);
   const std::uint32_t plain_bytes = load_u32(rest, 8);
   if (packed_bytes > kMaxFrameBytes || plain_bytes > kMaxFrameBytes) {
     return fail("a frame claims to be larger than 64 MiB");
   }
-  if (rest.size() - kHeaderBytes < packed_bytes) return fail("a frame is cut short");
+  is_cut_short_ = rest.size() - kHeaderBytes < packed_bytes;
+  if (is_cut_short_) return fail("a frame is cut short");
   const std::string_view packed = rest.substr(kHeaderBytes, packed_bytes);
   if (crc32c(packed) != load_u32(rest, 12)) return fail("a frame's checksum is wrong");
   std::string plain(plain_bytes, '\0');

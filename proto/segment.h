@@ -35,6 +35,9 @@ class SegmentParser {
 
   /// Why reading ended early, with the offset; empty at a clean end.
   const std::string& problem() const { return problem_; }
+  /// The last frame is not whole: of a file that is being written, the rest may come.
+  bool is_cut_short() const { return is_cut_short_; }
+  /// Behind the last frame that was good.
   std::size_t offset() const { return offset_; }
 
  private:
@@ -43,6 +46,7 @@ class SegmentParser {
   std::string_view bytes_;
   std::size_t offset_ = 0;
   std::string problem_;
+  bool is_cut_short_ = false;
 };
 
 /// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78; RFC 3720, appendix B.4).

@@ -1,12 +1,19 @@
 // plexrl-trace: what happened on a node's GPUs, from the traces that its manager wrote.
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
 #include <iostream>
+#include <thread>
 
 #include "nodemgr/settings/values.h"
 #include "tools/cli/exit_status.h"
 #include "tools/cli/nearest.h"
 #include "tools/cli/socket_path.h"
+#include "tools/trace/follower.h"
+#include "tools/trace/nodes.h"
 #include "tools/trace/verbs.h"
 
 namespace plexrl::trace {
@@ -14,10 +21,11 @@ namespace {
 
 constexpr char kFooter[] = R"(
 TRACE: segment files (*.plxt), folders of a run, or a folder of runs; default: the newest run of this user's or the
-system's manager. TIME: 5ms, 10s, 2h, counted from the beginning of the trace.
+system's manager. Several nodes' lie on one time line, by their wall clocks; their GPUs are numbered through. TIME: 5ms, 10s, 2h, counted from the beginning of the trace.
 
 Examples:
   plexrl-trace summary
+  plexrl-trace summary --follow                                 (anew each second in which something happened; end it with Ctrl-C)
   plexrl-trace timeline --from 10s --to 12s
   plexrl-trace why ppo@11.5s
   plexrl-trace diff /var/lib/plexrl/trace/n1-20261130T0900 /var/lib/plexrl/trace/n1-20261130T1100
@@ -29,7 +37,8 @@ Exit status: 0 done, 1 failed, 2 wrong usage.
 
 struct CommandLine {
   std::vector<std::string> paths;
-  std::string a, b;  ///< of diff
+  std::string a, b;     ///< of diff
+  bool follow = false;  ///< shown anew each time that something has been added
   std::string from, to;
   VerbOptions options;
 };
@@ -50,6 +59,12 @@ void add_json_flag(CLI::App* verb, CommandLine& line) {
   verb->add_flag("--json", line.options.json, "one JSON object on stdout, nothing else");
 }
 
+void add_follow_flag(CLI::App* verb, CommandLine& line) {
+  verb->add_flag("--follow", line.follow,
+                 "of the run that is being written: shown anew whenever something has been added, "
+                 "with --json one object a line");
+}
+
 void add_output_option(CLI::App* verb, CommandLine& line) {
   verb->add_option("-o,--output", line.options.output, "file to write (default: stdout)")
       ->type_name("FILE");
@@ -59,7 +74,9 @@ void declare(CLI::App& app, CommandLine& line) {
   app.set_version_flag("--version", "plexrl-trace " PLEXRL_VERSION);
   app.footer(kFooter);
   app.require_subcommand(1);
-  add_json_flag(add_verb(app, "summary", "where each job's and each GPU's time went", line), line);
+  CLI::App* summary = add_verb(app, "summary", "where each job's and each GPU's time went", line);
+  add_json_flag(summary, line);
+  add_follow_flag(summary, line);
   CLI::App* timeline = add_verb(app, "timeline", "who had which GPU when, drawn", line);
   timeline->add_option("--from", line.from, "the first moment shown (default: the beginning)")
       ->type_name("TIME");
@@ -69,14 +86,17 @@ void declare(CLI::App& app, CommandLine& line) {
       ->type_name("N")
       ->check(CLI::Range(40, 10000));
   add_json_flag(timeline, line);
-  add_json_flag(add_verb(app, "swaps", "every change of a GPU's holder, with its stages", line),
-                line);
+  add_follow_flag(timeline, line);
+  CLI::App* swaps = add_verb(app, "swaps", "every change of a GPU's holder, with its stages", line);
+  add_json_flag(swaps, line);
+  add_follow_flag(swaps, line);
   CLI::App* gaps =
       add_verb(app, "gaps", "the longest gaps of the jobs, and how long they are", line);
   gaps->add_option("--top", line.options.top, "how many of the longest (default: 10)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   add_json_flag(gaps, line);
+  add_follow_flag(gaps, line);
   CLI::App* why =
       app.add_subcommand("why", "what a job did at a moment, and which decision led there");
   why->add_option("JOB@TIME", line.options.job_at,
@@ -138,22 +158,31 @@ int run_verb(const std::string& verb, const Model& model, const VerbOptions& opt
 
 // What is wrong with the trace is said on stderr. None: nothing can be shown of it.
 std::optional<Model> read_model(const std::vector<std::string>& paths) {
-  const auto trace = read_trace(paths);
-  if (!trace.ok()) {
-    complain(cli::kFailed, std::string(trace.status().message()));
+  auto nodes = read_nodes(paths);
+  if (!nodes.ok()) {
+    complain(cli::kFailed, std::string(nodes.status().message()));
     return std::nullopt;
   }
-  for (const std::string& warning : trace->warnings) complain(0, warning);
-  if (trace->records.empty() && !trace->warnings.empty()) {
+  bool is_empty = true, is_warned = false;
+  for (const RawTrace& trace : *nodes) {
+    for (const std::string& warning : trace.warnings) complain(0, warning);
+    is_empty &= trace.records.empty();
+    is_warned |= !trace.warnings.empty();
+  }
+  if (is_empty && is_warned) {
     complain(cli::kFailed, "nothing there is a trace");
     return std::nullopt;
   }
-  Model model = build_model(*trace);
-  if (model.unknown_records > 0) {
-    complain(0, std::to_string(model.unknown_records) +
+  auto model = merge_nodes(*std::move(nodes));
+  if (!model.ok()) {
+    complain(cli::kFailed, std::string(model.status().message()));
+    return std::nullopt;
+  }
+  if (model->unknown_records > 0) {
+    complain(0, std::to_string(model->unknown_records) +
                     " records are of kinds that this version does not know: ignoring them");
   }
-  return model;
+  return *std::move(model);
 }
 
 int diff_runs(const CommandLine& line) {
@@ -161,7 +190,40 @@ int diff_runs(const CommandLine& line) {
   return a && b ? print_diff(*a, *b, line.options) : cli::kFailed;
 }
 
+// Until it is ended by a signal, or nobody reads what it says.
+int follow_run(const std::string& verb, const CommandLine& line) {
+  constexpr std::chrono::seconds kLookEvery(1);
+  for (const std::string& path : line.paths) {
+    if (std::filesystem::exists(path) && !std::filesystem::is_directory(path)) {
+      return complain(cli::kUsage, path + " is no folder: --follow takes a run's, or one of runs");
+    }
+  }
+  Follower follower(line.paths.empty() ? trace_folders() : line.paths);
+  std::size_t warned = 0;
+  std::string run;
+  for (bool is_waiting = false;; std::this_thread::sleep_for(kLookEvery)) {
+    const auto has_new = follower.look();
+    if (!has_new.ok() && !is_waiting) {
+      is_waiting = true;
+      complain(0, "there is no run yet, waiting for one");
+    }
+    if (run != follower.run()) {
+      run = follower.run();
+      warned = 0;
+    }
+    for (; warned < follower.trace().warnings.size(); ++warned) {
+      complain(0, follower.trace().warnings[warned]);
+    }
+    if (!has_new.ok() || !*has_new) continue;
+    if (!line.options.json && isatty(STDOUT_FILENO)) std::cout << "\033[H\033[2J";
+    const int status = run_verb(verb, build_model(follower.trace()), line.options);
+    if (!line.options.json && !isatty(STDOUT_FILENO)) std::cout << "\n";
+    if (status != cli::kDone || !std::cout.flush()) return cli::kFailed;
+  }
+}
+
 int show_run(const std::string& verb, CommandLine& line) {
+  if (line.follow) return follow_run(verb, line);
   if (line.paths.empty()) {
     const auto run = newest_run(trace_folders());
     if (!run.ok()) {

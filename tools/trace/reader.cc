@@ -11,21 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/segment.h"
+#include "tools/trace/run_folder.h"
 
 namespace plexrl::trace {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> segments_in(const fs::path& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".plxt") files.push_back(entry.path().string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 absl::StatusOr<std::vector<std::string>> segments_of(const std::string& path) {
   std::error_code error;
@@ -89,6 +80,21 @@ bool has_possible_times(const google::protobuf::Message& message) {
 
 }  // namespace
 
+std::vector<std::string> segments_in(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".plxt") files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void sort_by_time(RawTrace& trace) {
+  std::stable_sort(trace.records.begin(), trace.records.end(),
+                   [](const auto& a, const auto& b) { return a.at_ns() < b.at_ns(); });
+}
+
 std::size_t take_records(TraceChunk& chunk, RawTrace& trace) {
   std::size_t left_out = 0;
   for (TraceRecord& record : *chunk.mutable_records()) {
@@ -113,8 +119,7 @@ absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
       if (auto status = read_segment(file, trace); !status.ok()) return status;
     }
   }
-  std::stable_sort(trace.records.begin(), trace.records.end(),
-                   [](const auto& a, const auto& b) { return a.at_ns() < b.at_ns(); });
+  sort_by_time(trace);
   return trace;
 }
 
@@ -125,7 +130,7 @@ absl::StatusOr<std::string> newest_run(const std::vector<std::string>& folders) 
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
       if (!entry.is_directory(error)) continue;
-      for (const std::string& file : segments_in(entry.path())) {
+      for (const std::string& file : segments_in(entry.path().string())) {
         const auto time = fs::last_write_time(file, error);
         if (error || time < newest_time) continue;
         newest_time = time;
