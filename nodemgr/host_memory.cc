@@ -39,6 +39,22 @@ std::uint64_t left_of(std::uint64_t limit, std::uint64_t used) {
   return limit > used ? limit - used : 0;
 }
 
+/// What a cgroup and all that it is in leave, of whose limits each counts. `path` as in
+/// /proc/self/cgroup, below `mount`.
+std::uint64_t left_on_the_way(const std::string& mount, std::string path, const char* limit,
+                              const char* used) {
+  std::uint64_t least = kNoLimit;
+  while (true) {
+    if (path == "/") path.clear();
+    const std::string folder = mount + path;
+    least = std::min(
+        least, left_of(read_number(cat(folder, "/", limit)), read_number(cat(folder, "/", used))));
+    if (path.empty()) return least;
+    const std::size_t slash = path.rfind('/');
+    path.erase(slash == std::string::npos ? 0 : slash);
+  }
+}
+
 std::uint64_t cgroup_bytes(const std::string& root) {
   std::uint64_t least = kNoLimit;
   std::ifstream file(root + "/proc/self/cgroup");
@@ -48,16 +64,13 @@ std::uint64_t cgroup_bytes(const std::string& root) {
     std::size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string path = line.substr(second + 1);
-    if (path == "/") path.clear();
+    const std::string path = line.substr(second + 1);
+    const std::string mount = root + "/sys/fs/cgroup";
     if (controllers.empty()) {
-      std::string folder = cat(root, "/sys/fs/cgroup", path);
-      least = std::min(least, left_of(read_number(folder + "/memory.max"),
-                                      read_number(folder + "/memory.current")));
+      least = std::min(least, left_on_the_way(mount, path, "memory.max", "memory.current"));
     } else if (controllers == "memory") {
-      std::string folder = cat(root, "/sys/fs/cgroup/memory", path);
-      least = std::min(least, left_of(read_number(folder + "/memory.limit_in_bytes"),
-                                      read_number(folder + "/memory.usage_in_bytes")));
+      least = std::min(least, left_on_the_way(mount + "/memory", path, "memory.limit_in_bytes",
+                                              "memory.usage_in_bytes"));
     }
   }
   return least;

@@ -46,6 +46,20 @@ TEST_F(HostMemoryTest, ACgroupV1LimitCounts) {
   EXPECT_EQ(default_host_budget(root_), 8000u);
 }
 
+TEST_F(HostMemoryTest, TheLimitOfACgroupAroundItCountsToo) {
+  put("/proc/self/cgroup", "0::/slice/inner/service\n");
+  put("/sys/fs/cgroup/slice/memory.max", "100000\n");
+  put("/sys/fs/cgroup/slice/memory.current", "70000\n");
+  put("/sys/fs/cgroup/slice/inner/memory.max", "max\n");
+  put("/sys/fs/cgroup/slice/inner/service/memory.max", "90000\n");
+  put("/sys/fs/cgroup/slice/inner/service/memory.current", "1000\n");
+  EXPECT_EQ(default_host_budget(root_), 24000u);
+  put("/proc/self/cgroup", "9:memory:/box/service\n0::/\n");
+  put("/sys/fs/cgroup/memory/box/memory.limit_in_bytes", "50000\n");
+  put("/sys/fs/cgroup/memory/box/memory.usage_in_bytes", "0\n");
+  EXPECT_EQ(default_host_budget(root_), 40000u);
+}
+
 TEST_F(HostMemoryTest, NoLimitIsNone) {
   put("/proc/self/cgroup", "0::/box\n");
   put("/sys/fs/cgroup/box/memory.max", "max\n");
