@@ -32,7 +32,8 @@ std::string words_of(const v1::Placement& record) {
     case v1::Placement::PLACED:
       return cat("placed ", job, " node='", record.node(), "': ", record.decision().reason());
     case v1::Placement::RUNNING:
-      return cat("runs ", job, " node='", record.node(), "' id=", record.job_id());
+      return cat("runs ", job, " node='", record.node(), "' id=", record.job_id(),
+                 record.slurm_job_id() == 0 ? "" : cat(" slurm=", record.slurm_job_id()));
     case v1::Placement::REFUSED:
       return cat("refused ", job, ": ", record.decision().reason());
     default:
@@ -73,8 +74,10 @@ absl::StatusOr<v1::Placement> Cluster::place(const v1::PlaceJobRequest& request)
   if (!status.ok()) return status;
   const std::lock_guard one(changing_);
   const PlacementView* const known = placements_.find(request.id());
-  // One that was given up because its requester had been silent, which was stopped, say.
-  const bool begins_again = known != nullptr && known->record.state() == v1::Placement::ENDED;
+  // One that was given up because its requester had been silent, which was stopped, say. Who keeps
+  // the place of a job that another one begins may ask once more when that has ended.
+  const bool begins_again = known != nullptr && known->record.state() == v1::Placement::ENDED &&
+                            known->record.ended_reason() == Placements::kRequesterGone;
   if (known == nullptr && !request.job_id().empty()) {
     return absl::NotFoundError("there is no placement of that id: the job counts as any other");
   }
@@ -85,9 +88,15 @@ absl::StatusOr<v1::Placement> Cluster::place(const v1::PlaceJobRequest& request)
     return absl::PermissionDeniedError("this placement is another user's");
   }
   v1::Placement record = known->record;
-  if (record.state() == v1::Placement::PLACED && !request.job_id().empty()) {
+  const bool runs = record.state() == v1::Placement::PLACED && !request.job_id().empty();
+  const bool is_slurms = known->has_place() && request.slurm_job_id() != 0 &&
+                         request.slurm_job_id() != record.slurm_job_id();
+  if (runs) {
     record.set_state(v1::Placement::RUNNING);
     record.set_job_id(request.job_id());
+  }
+  if (is_slurms) record.set_slurm_job_id(request.slurm_job_id());
+  if (runs || is_slurms) {
     status = settle({record});
     if (!status.ok()) return status;
   }

@@ -81,7 +81,10 @@ absl::StatusOr<v1::Placement> Placements::find_job(const std::string& word) cons
   for (const auto& [id, view] : all_) {
     if (word.empty()) break;
     if (id == word || view.record.job_id() == word) return view.record;
-    if (view.record.job().name() == word && is_better(view)) best = &view;
+    const bool is_meant =
+        view.record.job().name() == word ||
+        (view.record.slurm_job_id() != 0 && cat("slurm:", view.record.slurm_job_id()) == word);
+    if (is_meant && is_better(view)) best = &view;
   }
   if (best != nullptr) return best->record;
   constexpr std::size_t kLeastDigits = 4;
@@ -192,7 +195,7 @@ Placements::Records Placements::given_up(Instant now, std::int64_t now_unix_ns) 
   for (const auto& [id, view] : all_) {
     if (!is_live(view) || view.record.state() == v1::Placement::RUNNING) continue;
     if (now - view.heard < lost_after_) continue;
-    over.push_back(ended(view.record, "who asked for it has gone", now_unix_ns));
+    over.push_back(ended(view.record, kRequesterGone, now_unix_ns));
   }
   return over;
 }

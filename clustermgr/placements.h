@@ -37,7 +37,8 @@ class Placements {
   using Instant = PlacementView::Instant;
   using Records = std::vector<cluster::v1::Placement>;
   static constexpr std::size_t kMostLive = 10'000;
-  static constexpr std::size_t kMostEnded = 256;  ///< kept to be asked about
+  static constexpr char kRequesterGone[] = "who asked for it has gone";  ///< why it ended
+  static constexpr std::size_t kMostEnded = 256;                         ///< kept to be asked about
   /// So many that came later may be placed before one that waits; then all wait for it.
   static constexpr std::uint32_t kMostOvertaken = 16;
 
@@ -48,8 +49,8 @@ class Placements {
 
   const std::map<std::string, PlacementView>& all() const { return all_; }
   const PlacementView* find(const std::string& id) const;
-  /// By an id, a beginning of one, or a name: the one that lives, else the last one. NotFound,
-  /// or InvalidArgument when a beginning fits several.
+  /// By an id, a beginning of one, slurm:ID, or a name: the one that lives, else the last one.
+  /// NotFound, or InvalidArgument when a beginning fits several.
   [[nodiscard]] absl::StatusOr<cluster::v1::Placement> find_job(const std::string& word) const;
   /// Those that wait, in the order in which they came.
   std::vector<std::string> queue() const;

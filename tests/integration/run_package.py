@@ -220,13 +220,18 @@ offer plexrl-ctl explain ''
     return "offered as the programs' help has it"
 
 
+def expected_packages(sandbox):
+    """That for Slurm is made where there is Slurm's header."""
+    return PACKAGES | ({"plexrl-slurm"} if (sandbox.build / "lib/plexrl/spank_plexrl.so").exists() else set())
+
+
 def pack(sandbox):
     """The packages by name."""
     need("cpack", "dpkg-deb", "dpkg-shlibdeps")
     out = sandbox.folder / "packages"
     run("cpack", "--config", sandbox.build / "CPackConfig.cmake", "-B", out, cwd=sandbox.folder)
     packages = {run("dpkg-deb", "-f", file, "Package").strip(): file for file in out.glob("*.deb")}
-    expect("packages", set(packages), PACKAGES)
+    expect("packages", set(packages), expected_packages(sandbox))
     return packages
 
 
@@ -279,7 +284,7 @@ def installed(sandbox):
                                            "--name", "a", "--steps", "1", "--state-bytes", str(1 << 20)), True)
     finally:
         run("umount", root / "proc")
-    inside("apt-get", "-qq", "purge", "-y", *sorted(PACKAGES))
+    inside("apt-get", "-qq", "purge", "-y", *sorted(expected_packages(sandbox)))
     left = [str(path) for path in root.rglob("*plexrl*") if "/tmp/" not in str(path) and "/var/lib/dpkg" not in str(path)
             and "/var/cache" not in str(path) and "/var/log" not in str(path) and "/root/" not in str(path)]
     expect("left behind", left, [])

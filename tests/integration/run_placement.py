@@ -33,7 +33,7 @@ class Cluster:
     def run(self, argv, name, options=(), who=None, **more):
         """Under plexrl-run, placed by the cluster manager."""
         return self.sandbox.shared(argv, name, ["--cluster", f"127.0.0.1:{self.manager.port}", *options],
-                                   PLEXRL_TLS_DIR=self.manager.authority / (who or self.me), **{**joining(self.manager), **more})
+                                   PLEXRL_TLS_DIR=self.manager.authority / (who or self.me), PLEXRL_SLURM="no", **{**joining(self.manager), **more})
 
     def stay(self, name, options=(), **more):
         """A job that runs until `let_go`."""

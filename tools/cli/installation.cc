@@ -12,6 +12,7 @@ Installation this_installation() {
           .library = libraries + "/libplexrl.so",
           .simgpu_folder = libraries + "/simgpu",
           .manager = (bin / "plexrl-nodemgr").string(),
+          .runner = (bin / "plexrl-run").string(),
           .cluster_client = libraries + "/plexrl-cluster-client"};
 }
 

@@ -11,6 +11,7 @@ struct Installation {
   std::string library;         ///< libplexrl.so, which is preloaded
   std::string simgpu_folder;   ///< with libcuda.so.1 and libnvidia-ml.so.1 of the simulated GPU
   std::string manager;         ///< plexrl-nodemgr
+  std::string runner;          ///< plexrl-run
   std::string cluster_client;  ///< plexrl-cluster-client, which speaks gRPC for the others
 };
 

@@ -89,6 +89,7 @@ CLI::App* declare_place(CLI::App& app, PlaceOptions& place, PlaceLists& lists) {
   verb->add_flag_callback("--no-wait", [&] { job.set_no_wait(true); });
   verb->add_option("--apart-from", lists.apart_from)->allow_extra_args(false);
   verb->add_option("--only-gpu", lists.only_gpus)->allow_extra_args(false);
+  verb->add_option("--id", place.id);
   verb->add_option("--admin-socket", place.admin_sockets)->allow_extra_args(false);
   return verb;
 }
@@ -121,7 +122,8 @@ int run(int argc, char** argv) {
   CLI::App* const explain =
       placement->add_subcommand("explain", "where a job was placed, and why there or not yet");
   std::string job;
-  explain->add_option("JOB", job, "its id, the beginning of one, or its name")->required();
+  explain->add_option("JOB", job, "its id, the beginning of one, slurm:ID, or its name")
+      ->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "tools/cluster/manager_call.h"
 #include "tools/ctl/admin_client.h"
 #include "tools/ctl/answer.h"
+#include "tools/slurm/slurm_queries.h"
 
 namespace plexrl::cluster_tool {
 namespace {
@@ -26,6 +28,21 @@ using nodemgr::cat;
 /// How long the cluster manager may be away before nobody tells it any more of a job that runs.
 constexpr auto kGiveUpTelling = 10min;
 constexpr int kMostLine = 256;
+/// Between two questions to Slurm whether it still has a job that waits there.
+constexpr auto kAskSlurm = 10s;
+
+/// 0: it is none.
+std::uint32_t slurm_id(const char* text) {
+  const std::string_view digits = text != nullptr ? text : "";
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
+  return error == std::errc{} && end == digits.data() + digits.size() ? id : 0;
+}
+
+std::string value_of(const char* variable) {
+  const char* const value = ::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nobody sets any
+  return value != nullptr ? value : "";
+}
 
 std::string user_name() {
   const passwd* const entry = ::getpwuid(::geteuid());  // NOLINT(concurrency-mt-unsafe)
@@ -34,12 +51,17 @@ std::string user_name() {
 
 /// As this machine's node manager calls it, else as the host is called, which is what node managers
 /// take where they are not told otherwise.
-std::string this_node(const std::vector<std::string>& admin_sockets) {
+std::string own_name(const std::vector<std::string>& admin_sockets) {
   const auto status = ctl::ask(admin_sockets, {{"verb", "status"}}, 10s);
   if (status.ok() && !ctl::text_of(*status, "node").empty()) return ctl::text_of(*status, "node");
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return name;
+}
+
+/// Slurm starts a job on the node that it was asked for.
+bool is_this_node(const std::string& node, const std::vector<std::string>& admin_sockets) {
+  return value_of("SLURMD_NODENAME") == node || own_name(admin_sockets) == node;
 }
 
 void say(const std::string& line) {
@@ -63,13 +85,15 @@ class Request {
     const auto channel = open_channel(options_.manager);
     if (!channel.ok()) return fail(channel.status());
     stub_ = v1::Cluster::NewStub(*channel);
-    request_.set_id(nodemgr::id_text(nodemgr::random_id()));
+    request_.set_id(options_.id.empty() ? nodemgr::id_text(nodemgr::random_id()) : options_.id);
+    request_.set_slurm_job_id(slurm_id(value_of("SLURM_JOB_ID").c_str()));
     *request_.mutable_job() = options_.job;
     request_.mutable_job()->set_user(user_name());
     for (;;) {
       if (const std::optional<int> status = ask_once()) return *status;
-      if (!listen()) return leave();
+      if (!listen()) return leave("plexrl-run ended before the job began");
       if (is_deaf_ && std::chrono::steady_clock::now() > give_up_) return cli::kFailed;
+      if (is_submitted_ && !slurm_has_it()) return leave("Slurm ended the job before it began");
     }
   }
 
@@ -103,8 +127,9 @@ class Request {
         std::string gpus;
         for (const std::string& gpu : placement.gpus()) gpus += cat(gpus.empty() ? "" : ",", gpu);
         if (!is_placed_) {
-          const bool is_here = placement.node() == this_node(options_.admin_sockets);
-          say(cat("placed ", is_here ? "here " : "elsewhere ", placement.node(), " ", gpus));
+          const bool is_here = is_this_node(placement.node(), options_.admin_sockets);
+          say(cat("placed ", is_here ? "here " : "elsewhere ", placement.node(), " ", gpus, " ",
+                  placement.id()));
         }
         is_placed_ = true;
         return std::nullopt;
@@ -143,8 +168,22 @@ class Request {
       return heard_.size() < kMostLine;
     }
     is_deaf_ = true;
-    give_up_ = std::chrono::steady_clock::now() + kGiveUpTelling;
-    return !request_.job_id().empty();
+    give_up_ = is_submitted_ ? std::chrono::steady_clock::time_point::max()
+                             : std::chrono::steady_clock::now() + kGiveUpTelling;
+    return is_submitted_ || !request_.job_id().empty();
+  }
+
+  bool slurm_has_it() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < ask_slurm_) return true;
+    ask_slurm_ = now + kAskSlurm;
+    const auto ask = [](const std::vector<std::string>& words) {
+      std::vector<char*> environment;
+      for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
+      environment.push_back(nullptr);
+      return slurm::output_of(words, environment);
+    };
+    return slurm::has_job(ask, std::to_string(request_.slurm_job_id())).value_or(true);
   }
 
   void take_lines() {
@@ -152,14 +191,20 @@ class Request {
       const std::string line = heard_.substr(0, end);
       heard_.erase(0, end + 1);
       if (line.starts_with("job ")) request_.set_job_id(line.substr(4));
+      if (line.starts_with("slurm ")) {
+        request_.set_slurm_job_id(slurm_id(line.c_str() + 6));
+        is_submitted_ = request_.slurm_job_id() != 0;
+      }
     }
   }
 
-  int leave() {
+  int leave(const char* why) {
     if (!is_known_) return cli::kFailed;
+    // Another one may have begun it since.
+    if (const std::optional<int> status = ask_once()) return *status;
     v1::EndPlacementRequest end;
     end.set_id(request_.id());
-    end.set_reason("plexrl-run ended before the job began");
+    end.set_reason(why);
     // What can't be told now the manager finds out: nobody asks for it any more.
     call(options_.manager, *stub_, &v1::Cluster::Stub::EndPlacement, end).status().IgnoreError();
     return cli::kFailed;
@@ -170,9 +215,11 @@ class Request {
   v1::PlaceJobRequest request_;
   std::chrono::duration<double> pause_{1};
   std::string heard_, told_;
-  bool is_known_ = false;   ///< to the cluster manager
-  bool is_placed_ = false;  ///< and said so
-  bool is_deaf_ = false;    ///< stdin has ended
+  bool is_known_ = false;      ///< to the cluster manager
+  bool is_placed_ = false;     ///< and said so
+  bool is_deaf_ = false;       ///< stdin has ended
+  bool is_submitted_ = false;  ///< to Slurm, and nobody waits for it
+  std::chrono::steady_clock::time_point ask_slurm_;
   std::chrono::steady_clock::time_point give_up_;
 };
 

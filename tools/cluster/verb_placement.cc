@@ -97,6 +97,8 @@ Json json_of(const v1::Placement& placement) {
           {"state", state_of(placement)},
           {"node", or_null(placement.node())},
           {"gpus", list_of(placement.gpus())},
+          {"slurm_job",
+           placement.slurm_job_id() == 0 ? Json() : Json(std::to_string(placement.slurm_job_id()))},
           {"asked_at", time_or_null(placement.asked_unix_ns())},
           {"ended_at", time_or_null(placement.ended_unix_ns())},
           {"ended_reason", or_null(placement.ended_reason())},
@@ -126,12 +128,13 @@ std::string text_of(const v1::Placement& placement) {
   std::string out =
       line_of(cat("job '", job.name(), "' of ", job.user(),
                   job.team().empty() ? "" : cat(", team ", job.team()), ": ", request_words(job)));
-  out += line_of(cat(state_of(placement),
-                     placement.node().empty() ? "" : cat(" on ", placement.node()),
-                     placement.gpus().empty() ? "" : cat(": ", joined(placement.gpus())),
-                     placement.simulated() ? " (simulated)" : "",
-                     placement.job_id().empty() ? "" : cat(", job ", placement.job_id()),
-                     placement.ended_reason().empty() ? "" : cat(": ", placement.ended_reason())));
+  out += line_of(
+      cat(state_of(placement), placement.node().empty() ? "" : cat(" on ", placement.node()),
+          placement.gpus().empty() ? "" : cat(": ", joined(placement.gpus())),
+          placement.simulated() ? " (simulated)" : "",
+          placement.job_id().empty() ? "" : cat(", job ", placement.job_id()),
+          placement.slurm_job_id() == 0 ? "" : cat(", Slurm's job ", placement.slurm_job_id()),
+          placement.ended_reason().empty() ? "" : cat(": ", placement.ended_reason())));
   out += line_of(cat("why: ", decision.reason()));
   if (!decision.when().empty()) out += line_of(cat("it can run ", decision.when()));
   if (placement.overtaken() > 0) {

@@ -1,6 +1,7 @@
 #include "tools/run/cluster_place.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,9 @@
 
 namespace plexrl::run {
 namespace {
+
+/// The job begins all the same, and is counted as any other.
+constexpr int kMostWaitMs = 10'000;
 
 std::vector<std::string> client_command(const Options& options,
                                         const cli::Installation& installation,
@@ -33,6 +37,7 @@ std::vector<std::string> client_command(const Options& options,
     words.push_back(absl::StrCat("--apart-from=", name));
   }
   for (const std::string& gpu : only_gpus) words.push_back(absl::StrCat("--only-gpu=", gpu));
+  if (!options.placement.empty()) words.push_back(absl::StrCat("--id=", options.placement));
   const cli::Env lookup = [&env](const char* name) { return env.get(name); };
   for (const cli::SocketPath& place : cli::socket_paths(lookup, options.simgpu)) {
     words.push_back(absl::StrCat("--admin-socket=", cli::admin_socket_path(place.path)));
@@ -114,7 +119,9 @@ absl::StatusOr<ClusterPlace> ClusterPlace::ask(const Options& options,
                                                const cli::Installation& installation,
                                                const EnvBlock& env,
                                                const std::function<void(const std::string&)>& say) {
-  const auto only_gpus = gpus_to_choose_from(env.get("CUDA_VISIBLE_DEVICES"));
+  // Where it has its place already nothing is chosen any more.
+  const auto only_gpus =
+      gpus_to_choose_from(options.placement.empty() ? env.get("CUDA_VISIBLE_DEVICES") : nullptr);
   if (!only_gpus.ok()) return only_gpus.status();
   EnvBlock client_env = env;
   leave_job(client_env);
@@ -135,26 +142,38 @@ absl::StatusOr<ClusterPlace> ClusterPlace::ask(const Options& options,
       return absl::UnavailableError(installation.cluster_client + " ended without an answer");
     } else {
       const std::vector<std::string> words = absl::StrSplit(text, ' ');
-      if (words.size() != 3)
+      if (words.size() != 4) {
         return absl::InternalError("plexrl-cluster-client is of another version");
-      if (words[0] != "here") {
-        return absl::FailedPreconditionError(
-            absl::StrCat("the job was placed on node ", words[1], " (", words[2],
-                         "), which is not this machine: start it there, with the same command"));
       }
       ClusterPlace place;
       place.to_client_ = std::move(client->to);
+      place.from_client_ = std::move(client->from);
+      place.is_taken_over_ = !options.placement.empty();
+      place.is_here_ = words[0] == "here";
+      place.node_ = words[1];
       place.gpus_ = words[2];
+      place.id_ = words[3];
       return place;
     }
   }
 }
 
+// Where the client has died the node's reports tell of the job as of any other.
 void ClusterPlace::started(const std::string& job_id) {
-  const std::string line = absl::StrCat("job ", job_id, "\n");
-  // Where the client has died the node's reports tell of the job as of any other.
+  tell("job " + job_id);
+  if (!is_taken_over_) return;
+  pollfd end = {from_client_.get(), POLLIN, 0};  // it ends when the cluster manager knows
+  poll(&end, 1, kMostWaitMs);
+}
+
+void ClusterPlace::submitted(const std::string& slurm_job) { tell("slurm " + slurm_job); }
+
+void ClusterPlace::share_with_children() { fcntl(to_client_.get(), F_SETFD, 0); }
+
+void ClusterPlace::tell(const std::string& line) {
+  const std::string text = line + "\n";
   [[maybe_unused]] const ssize_t sent =
-      send(to_client_.get(), line.data(), line.size(), MSG_NOSIGNAL);
+      send(to_client_.get(), text.data(), text.size(), MSG_NOSIGNAL);
   to_client_.reset();
 }
 

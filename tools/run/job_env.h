@@ -14,6 +14,8 @@ class EnvBlock {
 
   /// Null when unset; valid until the next change.
   const char* get(const std::string& name) const;
+  /// All of it.
+  const std::vector<std::string>& entries() const { return entries_; }
   void set(const std::string& name, const std::string& value);
   void unset(const std::string& name);
 

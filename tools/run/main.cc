@@ -19,9 +19,13 @@
 #include "tools/run/job_process.h"
 #include "tools/run/join.h"
 #include "tools/run/options.h"
+#include "tools/run/slurm_launch.h"
+#include "tools/run/slurm_step.h"
+#include "tools/run/slurm_watch.h"
 #include "tools/run/supervisor.h"
 #include "tools/run/target.h"
 #include "tools/simgpu/driver/spec.h"
+#include "tools/slurm/slurm_queries.h"
 
 namespace plexrl::run {
 namespace {
@@ -56,7 +60,9 @@ bool is_on(const EnvBlock& env, const char* name) {
 /// What will be started, and as what.
 struct Plan {
   EnvBlock env;
+  std::vector<std::string> command;
   std::optional<Admission> admission;  ///< nothing: unshared, or part of the job around us
+  std::optional<ClusterPlace> place;   ///< that srun, which is the command, holds
 };
 
 // The simulated GPU is asked for by name, so falling back to a real one would be wrong.
@@ -88,6 +94,57 @@ std::optional<std::string> why_not_preloaded(const cli::Installation& installati
   return std::nullopt;
 }
 
+// Gets the job a place, and what starts it there. Returns plexrl-run's status when nothing is to be
+// started here, or nothing more.
+std::optional<int> plan_slurm(const Options& options, SlurmUse use,
+                              const cli::Installation& installation, Plan& plan) {
+  const auto ask = [&](const std::vector<std::string>& words) {
+    return slurm::output_of(words, plan.env.pointers());
+  };
+  leave_job(plan.env);
+  if (const auto there = slurm::check_controller(ask); !there.ok()) {
+    return fail(kPlexrlFailed, "--cluster: " + std::string(there.message()) +
+                                   ": start it, or give --slurm no to run the job without Slurm "
+                                   "where the cluster manager chooses this machine");
+  }
+  auto place = ClusterPlace::ask(options, installation, plan.env, say);
+  if (!place.ok()) return fail(kPlexrlFailed, std::string(place.status().message()));
+  const auto node = slurm::find_node(ask, place->node());
+  if (!node.ok()) return fail(kPlexrlFailed, std::string(node.status().message()));
+  if (node->plexrl_slots < options.gpus) {
+    return fail(kPlexrlFailed,
+                "the job was placed on node " + place->node() + ", which has " +
+                    std::to_string(node->plexrl_slots) + " of the gres plexrl in Slurm and needs " +
+                    std::to_string(options.gpus) +
+                    ": give it Gres=plexrl:N in slurm.conf and "
+                    "Name=plexrl Count=N Flags=CountOnly in gres.conf (docs/slurm.md)");
+  }
+  if (!node->takes_jobs()) {
+    say("Slurm starts nothing on " + place->node() + " now: it is " + node->state +
+        (node->reason.empty() ? "" : " (" + node->reason + ")") +
+        "; the job can run when `scontrol " + "update nodename=" + place->node() +
+        " state=resume` has been done, or elsewhere if you "
+        "end it and start it again");
+  }
+  const auto inner = node_command(options, plan.env, installation.runner, place->id());
+  if (use == SlurmUse::kSbatch) {
+    const auto answer = ask(sbatch_command(options, place->node(), place->id(), inner));
+    if (!answer.ok()) return fail(kPlexrlFailed, std::string(answer.status().message()));
+    const std::string job = answer->text.substr(0, answer->text.find_first_of(";\n"));
+    if (answer->status != 0 || job.find_first_not_of("0123456789") != std::string::npos) {
+      return fail(kPlexrlFailed, "sbatch did not take the job: " + answer->text);
+    }
+    place->submitted(job);
+    std::cout << "Submitted batch job " << job << " to " << place->node() << std::endl;
+    return 0;
+  }
+  plan.command = srun_command(options, place->node(), place->id(), inner);
+  prepare_for_srun(plan.env);
+  place->share_with_children();
+  plan.place.emplace(*std::move(place));
+  return std::nullopt;
+}
+
 // Fills in the plan. Returns plexrl-run's status when nothing is to be started.
 std::optional<int> make_plan(const Options& options, Plan& plan) {
   const cli::Installation installation = cli::this_installation();
@@ -111,7 +168,14 @@ std::optional<int> make_plan(const Options& options, Plan& plan) {
     return run_unshared(must_share ? "PLEXRL_DISABLE=1 is set" : "");
   }
 
-  const Target target = inspect_target(options.command[0], plan.env.get("PATH"));
+  if (const SlurmUse use = slurm_use(options, plan.env); use != SlurmUse::kNo) {
+    return plan_slurm(options, use, installation, plan);
+  }
+  if (!options.placement.empty()) leave_srun(plan.env);
+
+  const Target target = options.slurm_step
+                            ? Target{.found = Target::Found::kYes}
+                            : inspect_target(options.command[0], plan.env.get("PATH"));
   if (target.found == Target::Found::kNo) {
     return fail(kNotFound, options.command[0] + ": command not found");
   }
@@ -134,6 +198,11 @@ std::optional<int> make_plan(const Options& options, Plan& plan) {
     if (!options.cluster.empty()) {
       auto found = ClusterPlace::ask(options, installation, plan.env, say);
       if (!found.ok()) return fail(kPlexrlFailed, std::string(found.status().message()));
+      if (!found->is_here()) {
+        return fail(kPlexrlFailed, "the job was placed on node " + found->node() + " (" +
+                                       found->gpus() + "), which is not this machine: start it " +
+                                       "there, with the same command");
+      }
       place.emplace(*std::move(found));
     }
     auto admission = get_admitted(options, installation, plan.env, say);
@@ -175,18 +244,61 @@ void inherit(Plan& plan, bool was_killed, const std::function<void()>& let_go) {
   }
 }
 
+// A step of a batch job whose script runs under PlexRL on this node is part of that job; on another
+// node it is a job of its own.
+bool joins_batch(EnvBlock& env, const cli::Installation& installation) {
+  if (env.get("PLEXRL_JOB_ID") == nullptr) return false;
+  if (check_join(env).ok()) {
+    preload(env, installation.library);
+    return true;
+  }
+  leave_job(env);
+  for (const char* name : {"PLEXRL_MEMORY", "PLEXRL_EXPORT", "PLEXRL_EVICT", "PLEXRL_SOCKET"}) {
+    env.unset(name);
+  }
+  return false;
+}
+
+int stand_by_step(const Options& options) {
+  SlurmStep step;
+  Plan plan{
+      .env = EnvBlock(environ), .command = {}, .admission = std::nullopt, .place = std::nullopt};
+  if (!joins_batch(plan.env, cli::this_installation())) {
+    if (const auto status = make_plan(options, plan)) return *status;
+  }
+  const std::string answer = SlurmStep::answer(EnvBlock(environ), plan.env);
+  if (!plan.admission) {
+    step.let_run(answer);
+    return 0;
+  }
+  const BlockedSignals signals;
+  step.let_run(answer);
+  Supervisor supervisor(std::move(plan.admission->link), supervised(*plan.admission), say);
+  supervisor.run_in_background();
+  SlurmStep::await_end([&] { supervisor.say_exiting(); });
+  _exit(0);  // not through destructors: the supervisor's thread still uses its objects
+}
+
 int run(const Options& options) {
-  Plan plan{.env = EnvBlock(environ), .admission = std::nullopt};
+  if (options.slurm_step) return stand_by_step(options);
+  Plan plan{.env = EnvBlock(environ),
+            .command = options.command,
+            .admission = std::nullopt,
+            .place = std::nullopt};
   if (const auto status = make_plan(options, plan)) return *status;
 
   const BlockedSignals signals;
   GroupWitness witness([&plan](bool was_killed, const std::function<void()>& let_go) {
     inherit(plan, was_killed, let_go);
   });
-  auto job = JobProcess::start(options.command, plan.env, signals);
+  auto job = JobProcess::start(plan.command, plan.env, signals);
   if (!job.ok()) {
     const int status = absl::IsNotFound(job.status()) ? kNotFound : kCannotExecute;
     return fail(status, std::string(job.status().message()));
+  }
+  if (plan.place) {
+    watch_slurm_job(slurm_comment(plan.place->id()), plan.place->node(), plan.env.pointers(), say);
+    plan.place.reset();  // srun's now
   }
   std::optional<Supervisor> supervisor;
   if (plan.admission) {

@@ -21,7 +21,7 @@ Example:
   plexrl-run --name ppo --memory 40GiB -- python train.py --steps 1000
 
 Environment: PLEXRL_SOCKET (the node manager's socket), PLEXRL_SIMGPU, PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY,
-PLEXRL_EXPORT, PLEXRL_EVICT, PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's shim says on stderr).
+PLEXRL_EXPORT, PLEXRL_EVICT, PLEXRL_SLURM, PLEXRL_DISABLE=1 (run the command without sharing), PLEXRL_LOG (what the job's shim says on stderr).
 )";
 
 /// Options as text, before they are checked.
@@ -46,7 +46,8 @@ Stop usage(const std::string& error) { return {kPlexrlFailed, "", error}; }
 /// What is wrong with the options about a cluster together with the others, if anything.
 std::optional<std::string> check_cluster(const CLI::App& app, const Options& options) {
   if (options.cluster.empty()) {
-    for (const char* name : {"--gpus", "--nodes", "--apart-from"}) {
+    for (const char* name :
+         {"--gpus", "--nodes", "--apart-from", "--slurm", "--slurm-options", "--placement"}) {
       if (app.count(name) == 0) continue;
       return std::string(name) +
              ": is for jobs that a cluster manager places: give --cluster HOST:PORT too" +
@@ -109,9 +110,10 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
                "--simgpu=name=a,gpus=2,memory=1GiB");
   app.add_flag("--require", options.require, "fail (125) instead of running unshared");
   app.add_flag("--join", options.join, "inside a job: be part of it instead of a job of its own");
-  app.add_option("--cluster", options.cluster,
-                 "the cluster manager that chooses node and GPUs; the job runs if they are of this "
-                 "machine")
+  app.add_option(
+         "--cluster", options.cluster,
+         "the cluster manager that chooses node and GPUs; the job is started there by Slurm "
+         "where there is one, else it runs if they are of this machine")
       ->type_name("HOST:PORT");
   app.add_option("--gpus", options.gpus, "with --cluster: how many GPUs it gets (default: 1)")
       ->type_name("N");
@@ -121,6 +123,19 @@ void declare(CLI::App& app, Options& options, RawOptions& raw) {
                  "with --cluster: a job of yours that it must not share GPUs with; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME");
+  app.add_option(
+         "--slurm", options.slurm,
+         "with --cluster: start the job by srun; by sbatch, and don't wait for its end; no; "
+         "auto, by srun where this machine has a Slurm, but not inside a Slurm job "
+         "(default: auto)")
+      ->check(CLI::IsMember({"auto", "srun", "sbatch", "no"}))
+      ->type_name("HOW");
+  app.add_option("--slurm-options", options.slurm_options,
+                 "with --cluster: more options for srun or sbatch, for example "
+                 "\"--time=4:00:00 --cpus-per-task=8\"")
+      ->type_name("WORDS");
+  app.add_option("--placement", options.placement)->group("");  // of the plexrl-run on the node
+  app.add_flag("--slurm-step", options.slurm_step)->group("");  // of the SPANK plugin
 }
 
 // CLI11 doesn't know that a command follows the options.
@@ -170,6 +185,10 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
     return "PLEXRL_EVICT=" + raw.evict + ": give page or checkpoint";
   }
   options.may_be_checkpointed = raw.evict == "checkpoint";
+  if (const auto& how = options.slurm;
+      how != "auto" && how != "srun" && how != "sbatch" && how != "no") {
+    return "PLEXRL_SLURM=" + how + ": give auto, srun, sbatch or no";
+  }
   if (options.name.empty()) options.name = base_name(options.command.front());
   if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
     return "--name: '" + options.name + "' is longer than 63 bytes";
@@ -205,6 +224,7 @@ std::optional<std::string> take_environment(const cli::Env& env, Options& option
     if (const std::string kind = value_of("PLEXRL_EXPORT"); !kind.empty()) raw.export_kind = kind;
     if (const std::string how = value_of("PLEXRL_EVICT"); !how.empty()) raw.evict = how;
   }
+  if (const std::string how = value_of("PLEXRL_SLURM"); !how.empty()) options.slurm = how;
   if (const char* spec = env("PLEXRL_SIMGPU")) options.simgpu = spec;
   return std::nullopt;
 }

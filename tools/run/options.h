@@ -27,8 +27,12 @@ struct Options {
   int gpus = 1;         ///< on each of its nodes; with `cluster`
   int nodes = 1;        ///< likewise
   std::vector<std::string> apart_from;  ///< likewise: names of jobs that it must not share with
-  std::optional<std::string> simgpu;    ///< the specification; set but empty: a default device
-  std::vector<std::string> command;     ///< never empty
+  std::string slurm = "auto";           ///< likewise: auto, srun, sbatch, no
+  std::string slurm_options;            ///< likewise: more for srun or sbatch, with blanks between
+  std::string placement;                ///< likewise: the place that it has already; or empty
+  bool slurm_step = false;            ///< beside the tasks of a Slurm step; `command` is no command
+  std::optional<std::string> simgpu;  ///< the specification; set but empty: a default device
+  std::vector<std::string> command;   ///< never empty
 };
 
 /// An answer that ends the program: text for stdout (help, version) or a complaint for stderr.
@@ -39,9 +43,9 @@ struct Stop {
 };
 
 /// Reads the command line. `env` gives the defaults PLEXRL_TEAM, PLEXRL_PRIORITY, PLEXRL_MEMORY,
-/// PLEXRL_EXPORT and PLEXRL_EVICT (not inside another job, where the last three describe that job)
-/// and PLEXRL_SIMGPU. Wrong usage is a Stop with status 125, as docs/contract.md says for
-/// plexrl-run.
+/// PLEXRL_EXPORT and PLEXRL_EVICT (not inside another job, where the last three describe that job),
+/// PLEXRL_SLURM and PLEXRL_SIMGPU. Wrong usage is a Stop with status 125, as docs/contract.md says
+/// for plexrl-run.
 std::variant<Options, Stop> parse_options(int argc, const char* const* argv, const cli::Env& env);
 
 }  // namespace plexrl::run

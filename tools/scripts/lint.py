@@ -20,7 +20,7 @@ INCLUDES = {
     "tools/simgpu/driver": ["tools/simgpu/", "shim/chunk_hash.h"],
     "tools/simgpu": [],
     "tools/sim": ["tools/cli/", "nodemgr/policy/", "nodemgr/settings/", "clustermgr/placement/"],
-    "tools/cluster": ["tools/cli/", "tools/ctl/", "clustermgr/", "proto/", "nodemgr/settings/", "nodemgr/log.h"],
+    "tools/cluster": ["tools/cli/", "tools/ctl/", "tools/slurm/", "clustermgr/", "proto/", "nodemgr/settings/", "nodemgr/log.h"],
     "tools": ["proto/", "shim/wire.h", "nodemgr/", "clustermgr/tls/", "interpose/settings.h"],
     "interpose": [],
     "shim": ["interpose/"],

@@ -175,11 +175,45 @@ TEST_F(ServerPlacementTest, WhatRunsHaveShownIsKnownAfterARestart) {
   EXPECT_EQ(reply.placement().decision().choices(0).basis(), "estimate");
 }
 
+TEST_F(ServerPlacementTest, ItsSlurmJobIsKnownFromWhenItWaitsThere) {
+  join(fake_report("a1", 1));
+  auto request = fake_request("1", "x");
+  cluster::v1::PlaceJobReply reply;
+  ASSERT_TRUE(place(ann, request, reply).ok());
+  request.set_slurm_job_id(12);
+  ASSERT_TRUE(place(ann, request, reply).ok());
+  EXPECT_EQ(reply.placement().state(), Placement::PLACED);
+  EXPECT_EQ(get("slurm:12").id(), request.id());
+  request.set_job_id(kJob);
+  ASSERT_TRUE(place(ann, request, reply).ok());
+  restart();
+  EXPECT_EQ(get("slurm:12").job_id(), kJob);
+  EXPECT_FALSE(cluster->placement("slurm:1").ok());
+  EXPECT_FALSE(cluster->placement("slurm:0").ok());
+}
+
+TEST_F(ServerPlacementTest, WhoKeptThePlaceOfOneThatHasEndedBeginsNoOther) {
+  join(fake_report("a1", 1));
+  const auto request = fake_request("1", "x");
+  auto begun = request;
+  begun.set_job_id(kJob);
+  cluster::v1::PlaceJobReply reply;
+  ASSERT_TRUE(place(ann, request, reply).ok());
+  ASSERT_TRUE(place(ann, begun, reply).ok());
+  ASSERT_TRUE(end(ann, request.id()).ok());
+  ASSERT_TRUE(place(ann, request, reply).ok());
+  EXPECT_EQ(reply.placement().state(), Placement::ENDED);
+  EXPECT_EQ(get("x").ended_reason(), "enough");
+}
+
 TEST_F(ServerPlacementTest, OneThatWasGivenUpMayBeAskedForAgain) {
   join(fake_report("a1", 1));
   cluster::v1::PlaceJobReply reply;
   ASSERT_TRUE(place(ann, fake_request("1", "x"), reply).ok());
-  ASSERT_TRUE(end(ann, fake_request("1", "x").id()).ok());
+  cluster::v1::EndPlacementRequest silent;
+  silent.set_id(fake_request("1", "x").id());
+  silent.set_reason(Placements::kRequesterGone);
+  ASSERT_TRUE(cluster->end_placement(silent, "ann").ok());
   // Its requester asks again, as one that was stopped for long does: a new request.
   ASSERT_TRUE(place(ann, fake_request("1", "x"), reply).ok());
   EXPECT_EQ(reply.placement().state(), Placement::PLACED);

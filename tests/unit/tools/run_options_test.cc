@@ -77,6 +77,19 @@ TEST(RunOptions, AnOuterJobsPromiseIsNotTheInnerOnesWish) {
   EXPECT_EQ(good({"x"}, {{"PLEXRL_MEMORY", "1GiB"}, {"PLEXRL_JOB_ID", "00"}}).memory_bytes, 0u);
 }
 
+TEST(RunOptions, SlurmIsForPlacedJobs) {
+  EXPECT_EQ(good({"x"}).slurm, "auto");
+  EXPECT_EQ(good({"x"}, {{"PLEXRL_SLURM", "no"}}).slurm, "no");
+  const Options options =
+      good({"--cluster=h:1", "--slurm", "sbatch", "--slurm-options", "--time=5 -p a", "x"},
+           {{"PLEXRL_SLURM", "no"}});
+  EXPECT_EQ(options.slurm, "sbatch");
+  EXPECT_EQ(options.slurm_options, "--time=5 -p a");
+  EXPECT_THAT(error({"--slurm=srun", "x"}), HasSubstr("--slurm: is for jobs that a cluster"));
+  EXPECT_THAT(error({"--cluster=h:1", "--slurm=yes", "x"}), HasSubstr("--slurm"));
+  EXPECT_THAT(error({"x"}, {{"PLEXRL_SLURM", "yes"}}), HasSubstr("give auto, srun, sbatch or no"));
+}
+
 TEST(RunOptions, ContextsStayUnlessSaidOtherwise) {
   EXPECT_FALSE(good({"x"}).may_be_checkpointed);
   EXPECT_TRUE(good({"--evict=checkpoint", "x"}).may_be_checkpointed);
