@@ -10,7 +10,6 @@
 #include "nodemgr/recovery.h"
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/nearest.h"
-#include "nodemgr/settings/values.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -111,8 +110,9 @@ Json quotas_json(const AdminContext& context, const Job& job) {
 
 absl::Status set_limits(const AdminActions& actions, const Json& request) {
   Node& node = actions.node;
-  const absl::StatusOr<QuotaChanges::Whose> whose = whose_limits(node, request);
-  if (!whose.ok()) return whose.status();
+  const absl::StatusOr<QuotaChanges::Whose> found = whose_limits(node, request);
+  if (!found.ok()) return found.status();
+  const QuotaChanges::Whose& whose = *found;
   const Json& set = request.at("set");
   if (!set.is_object() || set.empty()) return invalid("\"set\" names no limit: hbm, host, disk");
   QuotaChanges changes = node.quota_changes;
@@ -121,7 +121,7 @@ absl::Status set_limits(const AdminActions& actions, const Json& request) {
     const auto* const tier = std::find_if(std::begin(kTiers), std::end(kTiers),
                                           [&](Tier one) { return tier_name(one) == name; });
     if (tier == std::end(kTiers)) return invalid("no limit '", name, "': hbm, host or disk");
-    keys.emplace_back(*whose, *tier);
+    keys.emplace_back(whose, *tier);
     const absl::Status status = change(changes, keys.back(), value);
     if (!status.ok()) return status;
   }
@@ -129,7 +129,7 @@ absl::Status set_limits(const AdminActions& actions, const Json& request) {
   for (const QuotaChanges::Key& key : keys) {
     node.journal_append(quota_record(node.quota_changes, key));
     log_line(LogLevel::kInfo, "admin",
-             cat("limits of ", *whose ? cat("team='", **whose, "'") : "each job", " ",
+             cat("limits of ", whose ? cat("team='", *whose, "'") : "each job", " ",
                  tier_name(key.second), "=", set[tier_name(key.second)].dump()));
   }
   actions.jobs.admit_waiting();

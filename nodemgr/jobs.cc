@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -421,6 +420,7 @@ void Jobs::admit_waiting() {
     return std::tuple(-a->priority, a->queued_since) < std::tuple(-b->priority, b->queued_since);
   });
   std::vector<JobKey> keys;
+  keys.reserve(waiting.size());
   for (const Job* job : waiting) keys.push_back(job->key);
   // One that is refused now is gone, and those behind it have been looked at.
   for (JobKey key : keys) {
