@@ -23,6 +23,11 @@ std::chrono::nanoseconds not_after(std::chrono::nanoseconds now, std::uint64_t n
   return std::min(now, from_wire(ns));
 }
 
+/// Of a figure that a process tells.
+std::int64_t in_bounds(std::uint64_t bytes) {
+  return static_cast<std::int64_t>(std::min(bytes, std::uint64_t{1} << 50));
+}
+
 /// Its lease begins or ends, or its memory comes or goes without one.
 bool moves(const policy::Gang& gang) {
   if (gang.phase == policy::Phase::kDraining || gang.phase == policy::Phase::kLoading) return true;
@@ -47,6 +52,7 @@ void LeaseGang::take_over(int gpu, const Eviction& from) {
   own.awaiting.insert(from.awaiting.begin(), from.awaiting.end());
   own.failed |= from.failed;
   own.moved += from.moved;
+  own.saved += from.saved;
 }
 
 const char* state_name(const policy::Gang& gang) {
@@ -324,7 +330,8 @@ void Leases::on_loaded(Session& session, const wire::Loaded& loaded) {
     memory_event(*gang, gpu);
   }
   switches_.loaded(gang->gpus, loaded, more, disk);
-  gang->loaded_bytes += static_cast<std::int64_t>(std::min(loaded.moved_bytes, 1ul << 50));
+  gang->loaded_bytes += in_bounds(loaded.moved_bytes);
+  gang->load_saved += in_bounds(loaded.zero_bytes) + in_bounds(more.repeated_bytes);
   gang->load_blocked = std::max(gang->load_blocked, from_wire(loaded.blocked_ns));
   if (gang->loading) {
     check_loaded(*gang);
@@ -342,8 +349,8 @@ void Leases::check_loaded(LeaseGang& gang) {
   if (!all) return;
   // What its rate is learned from is the time without that of waiting for room.
   const auto took = boot_now() - gang.grant_sent;
-  events_.push_back(
-      policy::GangLoaded{gang.id, gang.loaded_bytes, took - std::min(took, gang.load_blocked)});
+  events_.push_back(policy::GangLoaded{gang.id, gang.loaded_bytes,
+                                       took - std::min(took, gang.load_blocked), gang.load_saved});
 }
 
 void Leases::on_drained(Session& session, const wire::Drained& drained) {
@@ -405,7 +412,9 @@ void Leases::on_evicted(Session& session, const wire::Evicted& evicted) {
                         not_after(now, evicted.end_ns));
   auto eviction = gang->evictions.find(gpu);
   if (eviction == gang->evictions.end() || eviction->second.awaiting.erase(session.id) == 0) return;
-  eviction->second.moved += static_cast<std::int64_t>(std::min(evicted.moved_bytes, 1ul << 50));
+  eviction->second.moved += in_bounds(evicted.moved_bytes);
+  eviction->second.saved +=
+      in_bounds(evicted.freed_bytes - std::min(evicted.freed_bytes, evicted.moved_bytes));
   if (evicted.failed != 0) {
     eviction->second.failed = true;
     node_.trace->add(TraceError{id_text(gang->job->id), session.id, "evict_failed",
@@ -432,7 +441,7 @@ void Leases::check_eviction(LeaseGang& gang, int gpu) {
   LeaseGang::Eviction& eviction = gang.evictions[gpu];
   if (!eviction.awaiting.empty() || eviction.since == std::chrono::nanoseconds{0}) return;
   events_.push_back(policy::GangEvicted{gang.id, gpu, eviction.failed, eviction.moved,
-                                        boot_now() - eviction.since});
+                                        boot_now() - eviction.since, eviction.saved});
   eviction = LeaseGang::Eviction{};
 }
 

@@ -36,15 +36,15 @@ struct LeaseGang {
   policy::Decision last_decision;  ///< about it, evictions aside
   std::chrono::nanoseconds decided_at{0};
   std::chrono::nanoseconds grant_sent{0};
-  std::int64_t loaded_bytes = 0;
-  std::chrono::nanoseconds load_blocked{0};  ///< the longest of its processes': no room yet
+  std::int64_t loaded_bytes = 0, load_saved = 0;  ///< by copies, and without
+  std::chrono::nanoseconds load_blocked{0};       ///< the longest of its processes': no room yet
   bool busy = false;
   std::uint64_t submitted = 0;  ///< by all its processes, as last seen
 
   struct Eviction {
     std::map<SessionKey, std::uint64_t> awaiting;  ///< how many bytes each was asked for
     bool failed = false;
-    std::int64_t moved = 0;
+    std::int64_t moved = 0, saved = 0;  ///< bytes, by copies, and without
     std::chrono::nanoseconds since{0};  ///< 0: none under way
   };
   std::map<int, Eviction> evictions;  ///< by GPU

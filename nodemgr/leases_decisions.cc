@@ -270,7 +270,7 @@ void Leases::grant(LeaseGang& gang, const policy::Decision& decision) {
   gang.epoch = {node_.generation, ++counter_};
   gang.attempt = 0;
   gang.loading = !decision.run_now;
-  gang.loaded_bytes = 0;
+  gang.loaded_bytes = gang.load_saved = 0;
   gang.load_blocked = std::chrono::nanoseconds{0};
   journal_grant(gang);
   if (before != kNoEpoch) journal_end(before);

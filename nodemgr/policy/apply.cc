@@ -59,13 +59,22 @@ void begin_gap(Gang& gang, Instant at) {
   gang.gap_since = at;
 }
 
-void learn_rate(double& ns_per_byte, Fastest& seen, std::int64_t bytes, Duration took) {
-  if (bytes < kRateSampleBytes || took <= Duration{0}) return;
+/// Of a transfer that had mostly something else to do than to copy, the time says nothing of
+/// copies.
+void learn_rate(double& ns_per_byte, Fastest& seen, std::int64_t bytes, std::int64_t saved_bytes,
+                Duration took) {
+  if (bytes < kRateSampleBytes || saved_bytes > bytes || took <= Duration{0}) return;
   const int size = static_cast<int>(seen.ns_per_byte.size());
   seen.ns_per_byte[static_cast<std::size_t>(seen.samples++ % size)] =
       static_cast<double>(took.count()) / static_cast<double>(bytes);
   const auto begin = seen.ns_per_byte.begin();
   ns_per_byte = *std::min_element(begin, begin + std::min(seen.samples, size));
+}
+
+void learn_share(double& share, std::int64_t moved_bytes, std::int64_t saved_bytes) {
+  const auto all = static_cast<double>(moved_bytes) + static_cast<double>(saved_bytes);
+  if (all < static_cast<double>(kRateSampleBytes)) return;
+  share = (share + static_cast<double>(moved_bytes) / all) / 2;
 }
 
 struct Applier {
@@ -324,7 +333,9 @@ struct Applier {
     if (e.failed) memory.evict_not_before = now + state.config.load_patience;
     auto gpu = state.gpus.find(e.gpu);
     if (gpu != state.gpus.end())
-      learn_rate(gpu->second.out_ns_per_byte, gpu->second.out_seen, e.moved_bytes, e.took);
+      learn_rate(gpu->second.out_ns_per_byte, gpu->second.out_seen, e.moved_bytes, e.saved_bytes,
+                 e.took);
+    learn_share(gang->out_share, e.moved_bytes, e.saved_bytes);
   }
 
   void operator()(const GangLoaded& e) {
@@ -332,8 +343,9 @@ struct Applier {
     if (gang == nullptr || gang->phase != Phase::kLoading) return;
     for (auto& [index, gpu] : state.gpus) {
       if ((gang->held & gpu_bit(index)) != 0)
-        learn_rate(gpu.in_ns_per_byte, gpu.in_seen, e.moved_bytes, e.took);
+        learn_rate(gpu.in_ns_per_byte, gpu.in_seen, e.moved_bytes, e.saved_bytes, e.took);
     }
+    learn_share(gang->in_share, e.moved_bytes, e.saved_bytes);
     gang->waited += now - gang->loading_since;
     run(*gang, now);
     out.push_back(about(Decision::Kind::kRun, *gang, "loaded"));

@@ -20,6 +20,15 @@ std::int64_t short_on(const State& state, const Gang& gang, int gpu) {
   return std::max<std::int64_t>(0, it->second.lacking() - state.free_bytes(gpu));
 }
 
+/// What moves without a copy takes a small part of the time: it is hashed, filled, mapped.
+constexpr double kWithoutCopy = 0.1;
+
+/// As if so many were copied.
+std::int64_t copied(std::int64_t bytes, double share) {
+  return static_cast<std::int64_t>(static_cast<double>(bytes) *
+                                   (share + (1 - share) * kWithoutCopy));
+}
+
 /// Out and in go at the same time; what comes in last waits for what leaves last.
 double exchange_ns(const Gpu& gpu, std::int64_t out, std::int64_t in) {
   const std::int64_t last = std::min({in, out, kExchangeUnit});
@@ -34,7 +43,8 @@ Duration load_cost(const State& state, const Gang& gang) {
   double worst = 0;
   for (const auto& [gpu, info] : state.gpus) {
     if ((gang.gpus & gpu_bit(gpu)) == 0) continue;
-    worst = std::max(worst, static_cast<double>(missing_on(gang, gpu)) * info.in_ns_per_byte);
+    const auto in = static_cast<double>(copied(missing_on(gang, gpu), gang.in_share));
+    worst = std::max(worst, in * info.in_ns_per_byte);
   }
   return Duration(static_cast<std::int64_t>(worst));
 }
@@ -43,8 +53,8 @@ Duration switch_cost(const State& state, const Gang& holder, const Gang& newcome
   double worst = 0;
   for (const auto& [gpu, info] : state.gpus) {
     if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
-    std::int64_t in = missing_on(newcomer, gpu);
-    std::int64_t out = short_on(state, newcomer, gpu);
+    const std::int64_t in = copied(missing_on(newcomer, gpu), newcomer.in_share);
+    const std::int64_t out = copied(short_on(state, newcomer, gpu), holder.out_share);
     worst = std::max(worst, exchange_ns(info, out, in));
   }
   return kHandoff + Duration(static_cast<std::int64_t>(worst + holder.drain_ns));
@@ -55,7 +65,7 @@ Duration return_cost(const State& state, const Gang& newcomer) {
   for (const auto& [gpu, info] : state.gpus) {
     if ((newcomer.gpus & gpu_bit(gpu)) == 0) continue;
     // What left for the newcomer comes back, and as much of the newcomer has to leave for it.
-    std::int64_t out = short_on(state, newcomer, gpu);
+    const std::int64_t out = copied(short_on(state, newcomer, gpu), newcomer.out_share);
     back = std::max(back, exchange_ns(info, out, out));
   }
   return kHandoff + Duration(static_cast<std::int64_t>(back + newcomer.drain_ns));

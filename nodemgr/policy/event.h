@@ -142,6 +142,7 @@ struct GangEvicted {
   bool failed = false;
   std::int64_t moved_bytes = 0;
   Duration took{0};
+  std::int64_t saved_bytes = 0;  ///< that left without a copy
 };
 
 /// Every process has loaded.
@@ -149,11 +150,12 @@ struct GangLoaded {
   GangId gang = kNoGang;
   std::int64_t moved_bytes = 0;
   Duration took{0};
+  std::int64_t saved_bytes = 0;  ///< that came without a copy
 };
 
 using Event = std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangRemembered,
-                           GangGone, GangsMerged, GangParted, MemoryChanged, WantsChanged, GangExiting,
-                           GangReturned, LacksMemory, ActivityEdge, GangProgressed, GangAbsent,
-                           GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
+                           GangGone, GangsMerged, GangParted, MemoryChanged, WantsChanged,
+                           GangExiting, GangReturned, LacksMemory, ActivityEdge, GangProgressed,
+                           GangAbsent, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 
 }  // namespace plexrl::nodemgr::policy

@@ -78,6 +78,9 @@ struct Gang {
 
   // What it is like.
   GapProfile profile;
+  /// Of the bytes that leave or come in, so much is copied: what is unchanged, untouched or one
+  /// word repeated is not.
+  double out_share = 1, in_share = 1;
   std::uint64_t gaps_shown = 0;  ///< in this run; what earlier ones have taught is part of it then
   bool in_gap = false;           ///< everything submitted has finished, and nothing is wanted
   Instant gap_since{0};

@@ -128,6 +128,29 @@ TEST_F(PolicyTest, ASwitchCostsTheLongerOfOutAndIn) {
   EXPECT_NEAR(switch_cost(state, *state.find(kA), *state.find(kB)).count(), 534e6, 1e6);
 }
 
+TEST_F(PolicyTest, WhatLeavesWithoutACopySaysNothingOfTheLinkAndCostsLittle) {
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  state.gpus[0].usable = 4 * kGiB;
+  gang(kA, 1, 3 * kGiB);
+  gang(kB, 1, 3 * kGiB);
+  state.find(kA)->memory[0].resident = 3 * kGiB;
+  const double before = state.gpus[0].out_ns_per_byte;
+  const Duration full = switch_cost(state, *state.find(kA), *state.find(kB));
+  // 32 MiB are copied, and the rest consists of one word each: that takes three seconds.
+  step_with({GangEvicted{kA, 0, false, 32 << 20, 3s, kGiB}});
+  EXPECT_EQ(state.gpus[0].out_ns_per_byte, before);
+  for (int i = 0; i < 9; ++i) step_with({GangEvicted{kA, 0, false, 32 << 20, 3s, kGiB}});
+  EXPECT_LT(return_cost(state, *state.find(kA)), full);
+  const Duration cheap = switch_cost(state, *state.find(kA), *state.find(kB));
+  EXPECT_GT(cheap, full / 20) << "it is not free either";
+  // When most of it is copied again, that is what it costs.
+  for (int i = 0; i < 9; ++i) {
+    step_with({GangEvicted{kA, 0, false, kGiB, Duration(kGiB), 1 << 20}});
+  }
+  EXPECT_EQ(state.gpus[0].out_ns_per_byte, 1.0);
+  EXPECT_GT(switch_cost(state, *state.find(kA), *state.find(kB)), full);
+}
+
 TEST_F(PolicyTest, WhoseMemoryIsLeavingGetsNoLeaseBeforeItHasLeft) {
   gang(kA, 1, 700);
   gang(kB, 1, 700);
