@@ -12,9 +12,12 @@ namespace {
 
 const CUstream kEveryStream = reinterpret_cast<CUstream>(~std::uintptr_t{0});
 
-/// NOT_READY is the only answer that says that something runs. Any error means that nothing does
-/// any more: the stream or its whole context has failed.
-bool is_finished(CUresult result) noexcept { return result != CUDA_ERROR_NOT_READY; }
+/// NOT_READY says that something runs. The driver says nothing any more once it has closed, in
+/// exit(): what ran may run until the process has ended. Any other error means that nothing does:
+/// the stream or its whole context has failed.
+bool is_finished(CUresult result) noexcept {
+  return result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_DEINITIALIZED;
+}
 
 StreamMark* find_mark(ThreadSlot* slot, CUstream stream, CUcontext context) noexcept {
   for (StreamMark* mark = slot->marks.load(std::memory_order_relaxed); mark != nullptr;
@@ -161,7 +164,8 @@ bool Activity::mark_finished(StreamMark& mark, Look& look) {
 bool Activity::legacy_streams_finished() {
   for (const Contexts::Known& known : contexts().all()) {
     const PushedContext pushed(known.context);
-    if (pushed.ok() && !is_finished(driver.cuStreamQuery(CU_STREAM_LEGACY))) return false;
+    const CUresult result = pushed.ok() ? driver.cuStreamQuery(CU_STREAM_LEGACY) : pushed.result();
+    if (!is_finished(result)) return false;
   }
   return true;
 }

@@ -79,6 +79,20 @@ TEST_F(ActivityTest, AFinishedStreamIsNotQueriedAgain) {
   EXPECT_EQ(driver_.calls("cuStreamQuery"), queries);
 }
 
+TEST_F(ActivityTest, WhatRanWhenTheDriverClosedMayRunStill) {
+  const CUstream stream = make_stream();
+  for (const CUstream one : {stream, CUstream{CU_STREAM_LEGACY}}) {
+    submit(one);
+    for (const char* call : {"cuStreamQuery", "cuCtxPushCurrent_v2"}) {
+      if (one == stream && call[2] == 'C') continue;  // it may be asked without its context
+      driver_.fail_always(call, CUDA_ERROR_DEINITIALIZED);
+      EXPECT_FALSE(activity().look().finished) << call;
+      driver_.fail_always(call, CUDA_SUCCESS);
+    }
+    EXPECT_TRUE(activity().look().finished);
+  }
+}
+
 TEST_F(ActivityTest, TheLegacyStreamIsAskedInEveryContext) {
   const CUcontext other = driver_.make_context();
   contexts().add(other, 0);
