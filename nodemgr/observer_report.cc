@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/utf8.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -21,12 +22,7 @@ constexpr std::uint64_t kHighestUid = 0xffffffff;
 std::string text_in(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) return "";
-  auto text = found->get<std::string>();
-  if (text.size() > kLongestText) {
-    std::size_t end = kLongestText;  // not in the middle of a character: the trace is UTF-8
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-    text.resize(end);
-  }
+  std::string text = as_utf8(found->get<std::string>(), kLongestText);
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "nodemgr/settings/cat.h"
+#include "nodemgr/settings/utf8.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -94,7 +95,7 @@ std::string field_text(const char* field, std::size_t size) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
-  return text;
+  return as_utf8(text);
 }
 
 void set_field(char* field, std::size_t size, const std::string& text) {

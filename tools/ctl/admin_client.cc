@@ -134,7 +134,8 @@ absl::StatusOr<Json> ask(const std::vector<std::string>& sockets, const Json& re
       continue;
     }
     const absl::Cleanup closed = [fd] { close(fd); };
-    const auto answer = converse(fd, request.dump() + "\n");
+    const auto answer =
+        converse(fd, request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     if (!answer.ok()) return answer.status();
     return parse(*answer);
   }

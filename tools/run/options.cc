@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "nodemgr/settings/utf8.h"
 #include "nodemgr/settings/values.h"
 #include "shim/wire.h"
 #include "tools/cli/nearest.h"
@@ -189,7 +190,13 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
       how != "auto" && how != "srun" && how != "sbatch" && how != "no") {
     return "PLEXRL_SLURM=" + how + ": give auto, srun, sbatch or no";
   }
-  if (options.name.empty()) options.name = base_name(options.command.front());
+  if (options.name.empty()) {  // a command may be called whatever its user likes
+    const std::string command = base_name(options.command.front());
+    options.name = nodemgr::as_utf8(command, sizeof(wire::JobSubmit::name) - 1);
+    for (char& c : options.name) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    }
+  }
   if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
     return "--name: '" + options.name + "' is longer than 63 bytes";
   }
@@ -199,6 +206,7 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
                     [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
       return "--name and --team: control characters are not possible";
     }
+    if (nodemgr::as_utf8(text) != text) return "--name and --team: give them in UTF-8";
   }
   if (options.team.size() >= sizeof(wire::JobSubmit::team)) {
     return "--team: '" + options.team + "' is longer than 63 bytes";

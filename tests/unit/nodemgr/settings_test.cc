@@ -7,6 +7,7 @@
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/nearest.h"
 #include "nodemgr/settings/table.h"
+#include "nodemgr/settings/utf8.h"
 #include "nodemgr/settings/values.h"
 
 namespace plexrl::nodemgr::settings {
@@ -41,6 +42,19 @@ class SettingsFile : public ::testing::Test {
   std::vector<std::string> others = {"team"};
   std::string folder_;
 };
+
+TEST(SettingsText, WhatIsNoCharacterBecomesAQuestionMark) {
+  EXPECT_EQ(as_utf8("plain"), "plain");
+  const std::string all =
+      "\xc2\x80 \xdf\xbf \xe0\xa0\x80 \xed\x9f\xbf \xee\x80\x80 \xf0\x90\x80\x80 \xf4\x8f\xbf\xbf";
+  EXPECT_EQ(as_utf8(all), all);
+  EXPECT_EQ(as_utf8("tr\xe4ning"), "tr?ning");
+  EXPECT_EQ(as_utf8("\xc3"), "?") << "cut off";
+  EXPECT_EQ(as_utf8("\xc0\xaf \xe0\x9f\xbf \xf0\x8f\xbf\xbf"), "?? ??? ????") << "too long";
+  EXPECT_EQ(as_utf8("\xed\xa0\x80 \xf4\x90\x80\x80 \xf5"), "??? ???? ?") << "no character";
+  EXPECT_EQ(as_utf8("a\xc3\xa4", 2), "a") << "a whole character or none of it";
+  EXPECT_EQ(as_utf8("a\xc3\xa4", 3), "a\xc3\xa4");
+}
 
 TEST(SettingsValues, SizesAreReadInBothKindsOfUnits) {
   EXPECT_EQ(*parse_bytes("8GiB"), 8ull << 30);

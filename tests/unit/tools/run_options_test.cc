@@ -111,6 +111,13 @@ TEST(RunOptions, TheNameIsTheBaseNameAndFitsTheWire) {
   EXPECT_EQ(good({"/usr/bin/python3", "x"}).name, "python3");
   const std::string long_name(64, 'n');
   EXPECT_THAT(error({"--name", long_name.c_str(), "x"}), HasSubstr("longer than 63 bytes"));
+  // Nobody has to give a name because of how a command is called.
+  EXPECT_EQ(good({("/bin/" + long_name).c_str()}).name, std::string(63, 'n'));
+  EXPECT_EQ(good({(std::string(62, 'n') + "\xc3\xa9").c_str()}).name, std::string(62, 'n'));
+  EXPECT_EQ(good({"tr\xe4ning\n"}).name, "tr?ning?");
+  EXPECT_EQ(good({"tr\xc3\xa4ning"}).name, "tr\xc3\xa4ning");
+  EXPECT_THAT(error({"--name", "tr\xe4ning", "x"}), HasSubstr("UTF-8"));
+  EXPECT_THAT(error({"--team", "\xff", "x"}), HasSubstr("UTF-8"));
 }
 
 TEST(RunOptions, ComplaintsNameTheValue) {
