@@ -161,8 +161,18 @@ void Pager::release(std::unique_ptr<Range> range) {
   ranges_.return_addresses(*range);
 }
 
+/// The context is dead and so are its bytes; the job learns it from its own next call. One line,
+/// however many chunks it has.
+void Pager::say_given_up(CUresult result, std::size_t bytes) {
+  const bool is_first = !std::exchange(said_given_up_, true);
+  PLEXRL_LOG_AT(kFile, is_first ? failure_level(result, LogLevel::kError) : LogLevel::kDebug,
+                "a context has failed result=%d, giving up what it has in HBM bytes=%zu",
+                static_cast<int>(result), bytes);
+}
+
 std::unique_lock<std::mutex> Pager::leave_context(CUcontext context) {
   std::unique_lock lock(mutex_);
+  said_given_up_ = false;
   for (auto& [device, lane] : lanes_) {
     if (lane.context != context) continue;
     const RelaxedCapture relaxed;

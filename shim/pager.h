@@ -262,6 +262,7 @@ class Pager {
   Progress copy_in(Lane& lane, const RangeTable::Claim& claim, LoadFigures* figures);
   Progress settle_oldest_load(Lane& lane, LoadFigures* figures);
   Progress end_load(const RangeTable::Claim& claim, CUresult copied);
+  void say_given_up(CUresult result, std::size_t bytes);
 
   /// After a copy has ended. The link is idle: returns the time that the burst takes at the best
   /// pace. Else 0.
@@ -339,6 +340,7 @@ class Pager {
   Contexts& contexts_;
   SpillStore* spill_;
   std::mutex mutex_;
+  bool said_given_up_ = false;             ///< since a context last ended
   std::atomic<std::uint64_t> exit_ns_{0};  ///< when exit() began; 0: it has not
   std::map<CUdevice, Lane> lanes_;
   OnParked on_parked_;

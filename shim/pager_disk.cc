@@ -212,10 +212,7 @@ Pager::Fetched Pager::fetch(Lane& lane, const RangeTable::Claim& claim, const Fe
     return Fetched::kDone;
   }
   if (!is_sticky(result)) return Fetched::kNotNow;
-  // The context is dead and so are its bytes; the job learns it from its own next call.
-  PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kError),
-                "context failed result=%d, giving up %lu bytes", static_cast<int>(result),
-                static_cast<unsigned long>(bytes));
+  say_given_up(result, bytes);
   return Fetched::kDone;
 }
 

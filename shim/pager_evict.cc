@@ -262,8 +262,7 @@ void Pager::end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult r
     return settle(claim, claim.first, ChunkState::kResident);
   }
   if (lost) {
-    PLEXRL_ERROR(kFile, "context failed result=%d, giving up %zu bytes", static_cast<int>(result),
-                 bytes);
+    say_given_up(result, bytes);
     chunk.written = chunk.is_repeated = false;
   }
   if (claim.range->export_id != 0 && on_parked_) {

@@ -227,10 +227,7 @@ Pager::Progress Pager::end_load(const RangeTable::Claim& claim, CUresult result)
     return Progress::kNoMemory;
   }
   if (result != CUDA_SUCCESS) {
-    // The context is dead and so are its bytes; the job learns it from its own next call.
-    PLEXRL_LOG_AT(kFile, failure_level(result, LogLevel::kError),
-                  "context failed result=%d, giving up %zu bytes", static_cast<int>(result),
-                  claim.bytes());
+    say_given_up(result, claim.bytes());
   }
   for (std::size_t i = claim.first; i < claim.first + claim.count; ++i) {
     Chunk& chunk = claim.range->chunks[i];

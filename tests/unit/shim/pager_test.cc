@@ -1,5 +1,8 @@
 #include "shim/pager.h"
 
+#include <algorithm>
+#include <string>
+
 #include "tests/unit/shim/pager_fixture.h"
 
 namespace plexrl::shim {
@@ -270,6 +273,19 @@ INSTANTIATE_TEST_SUITE_P(
                       Failure{"cuMemcpyHtoDAsync_v2", 4}, Failure{"cuStreamCreate", 1},
                       Failure{"cuMemHostRegister_v2", 1}),
     [](const auto& info) { return std::string(info.param.call) + std::to_string(info.param.nth); });
+
+TEST_F(PagerTest, OfADeadContextOneLineIsSaidHoweverMuchItHas) {
+  allocate(20 * kMiB);  // five chunks
+  load_all();
+  open_gate();
+  driver_.fail_always("cuMemcpyDtoHAsync_v2", CUDA_ERROR_ILLEGAL_ADDRESS);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(pager_.evict(0, ~std::uint64_t{0}).freed_bytes, 20 * kMiB);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_NE(said.find("context has failed"), std::string::npos) << said;
+  driver_.fail_always("cuMemcpyDtoHAsync_v2", CUDA_SUCCESS);
+}
 
 TEST_F(PagerTest, AFailedContextGivesItsChunksUpAndIsNotTriedForEver) {
   allocate(8 * kMiB);
