@@ -45,7 +45,9 @@ void SwitchLog::reopened(std::uint64_t gpus) {
 void SwitchLog::revoked(const Who& holder, std::uint64_t gpus, Instant now) {
   each(gpus, [&](int, Gpu& gpu) {
     gpu.last_holder = holder;
-    TraceSwitch& record = change_of(gpu).record;
+    Change& change = change_of(gpu);
+    TraceSwitch& record = change.record;
+    change.revoked_at = now;
     if (record.decided_at_ns != 0) record.drain_ns = ns(now) - record.decided_at_ns;
   });
 }
@@ -94,6 +96,11 @@ void SwitchLog::granted(const Who& newcomer, const policy::Decision& decision, I
     change.record.in_gang = newcomer.gang;
     if (change.record.reason.empty()) change.record.reason = decision.reason;
     if (change.record.decided_at_ns == 0) change.record.decided_at_ns = ns(now);
+    if (change.revoked_at != Instant{0}) {
+      // While the GPU lay free, because nobody wanted it, nothing was switched.
+      const Instant resumed = change.evict_since != Instant{0} ? change.evict_since : now;
+      change.record.decided_at_ns += ns(std::max(Instant{0}, resumed - change.revoked_at));
+    }
     change.granted_at = now;
   });
 }

@@ -77,6 +77,7 @@ class SwitchLog {
   struct Change {
     std::uint64_t id = 0;  ///< 0: no change is under way
     TraceSwitch record;
+    Instant revoked_at{0};
     Instant evict_since{0};
     Instant granted_at{0};
     int leaving = 0;  ///< processes that were asked and have not answered

@@ -142,6 +142,7 @@ def container(sandbox):
     fifo.write_text("\n")
     expect("its results", sandbox.wait(job), alone)
     expect("sockets inside", sandbox.errors("inside").split()[:1], ["nodemgr.sock"])
+    sandbox.stop_manager()  # which writes the rest of its trace
     ran = [its for its in sandbox.trace("summary", "--json")["summary"]["jobs"] if its["name"] == "inside"]
     expect("the manager gave it the GPU", [its["held_s"] > 0 for its in ran], [True])
     return "as alone"

@@ -155,6 +155,7 @@ def share(cluster, sandbox, start):
     for name, process in shared.items():
         expect(f"digest of {name}", (bool(alone[name]), digests(sandbox.wait(process))), (True, alone[name]))
     wait_until(lambda: not cluster.jobs_on("n1"), "both have left the node")
+    cluster.nodes["n1"].stop_manager()  # which writes the rest of its trace
     summary = cluster.nodes["n1"].trace("summary", "--json")["summary"]
     expect("jobs there", sorted(job["name"] for job in summary["jobs"]), ["a", "b"])
     return "results as alone"

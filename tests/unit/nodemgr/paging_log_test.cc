@@ -101,6 +101,26 @@ class PagingLogTest : public ::testing::Test {
   std::unique_ptr<SwitchLog> switches_;
 };
 
+TEST_F(PagingLogTest, WhileAGpuLiesFreeNothingIsSwitched) {
+  switches().withdrawn({"a", 1}, about_gpu_0("asks for more GPUs than it holds"), 10s);
+  switches().revoked({"a", 1}, 1, 11s);
+  gang_2_runs(71s, 73s);
+  // Nor before memory begins to leave for whoever comes then.
+  switches().withdrawn({"b", 2}, about_gpu_0("paused"), 80s);
+  switches().revoked({"b", 2}, 1, 81s);
+  switches().evicting(0, kMiB, 91s);
+  switches().granted({"a", 1}, about_gpu_0("turn"), 92s);
+  switches().running({"a", 1}, 1, 93s);
+  std::vector<std::chrono::nanoseconds> took;
+  for (const trace::TraceRecord& record : records()) {
+    if (record.has_switch_()) {
+      took.emplace_back(record.at_ns() - record.switch_().decided_at_ns());
+      EXPECT_EQ(record.switch_().drain_ns(), ns(1s));
+    }
+  }
+  EXPECT_THAT(took, ::testing::ElementsAre(3s, 3s));
+}
+
 TEST_F(PagingLogTest, AGapIsToldWhenItIsOverAndOnceBeforeIfItLasts) {
   switches().idle({"a", 1}, 10s);
   EXPECT_TRUE(switches().has_untold_gaps());
