@@ -1,9 +1,11 @@
 #include "shim/connection.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -45,6 +47,17 @@ bool is_valid(const wire::Header& header, std::size_t received, int flags) noexc
 }
 
 }  // namespace
+
+bool lacks_descriptors() noexcept {
+  const PreservedErrno preserved;
+  constexpr int kNeeded = 4;  // the socket, two pages, and one to wake the agent
+  ScopedFd some[kNeeded];
+  for (ScopedFd& one : some) {
+    one.reset(::eventfd(0, EFD_CLOEXEC));
+    if (!one.valid()) return errno == EMFILE || errno == ENFILE;
+  }
+  return false;
+}
 
 ScopedFd dial(const char* path) noexcept {
   const PreservedErrno preserved;
@@ -196,6 +209,13 @@ Connection::Received Connection::receive(Packet* packet) {
   if (received <= 0) return Received::kClosed;
   take_fds(message, packet);
   const auto bytes = static_cast<std::size_t>(received);
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && lacks_descriptors()) {
+    static std::atomic<bool> said{false};
+    PLEXRL_LOG_AT(kFile, said.exchange(true) ? LogLevel::kDebug : LogLevel::kWarning,
+                  "no descriptor is free for what the node manager sends, connecting again: raise "
+                  "the limit of open files (ulimit -n)");
+    return Received::kClosed;
+  }
   if (bytes < sizeof header || !is_valid(header, bytes, message.msg_flags)) {
     PLEXRL_WARN(kFile, "malformed packet bytes=%zu type=0x%x, closing the connection", bytes,
                 header.type);

@@ -84,4 +84,8 @@ class Connection {
 /// Connects to the Unix socket at `path`; invalid when nobody listens.
 ScopedFd dial(const char* path) noexcept;
 
+/// Whether this process, or the machine, has no room for the descriptors of a connection: a reason
+/// why nobody seems to answer.
+bool lacks_descriptors() noexcept;
+
 }  // namespace plexrl::shim

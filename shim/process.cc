@@ -144,7 +144,10 @@ Process* make_process() {
   switch (join_patiently(*process, &why)) {
     case Client::Handshake::kNobody:
     case Client::Handshake::kLost:
-      run_unshared("no node manager answers");
+      run_unshared(lacks_descriptors()
+                       ? "no descriptor is free in this process: raise its limit of open files "
+                         "(ulimit -n)"
+                       : "no node manager answers");
       return nullptr;
     case Client::Handshake::kRefused:
       run_unshared(why.text);
