@@ -40,7 +40,12 @@ class PagingLogTest : public ::testing::Test {
       session->gang = session == &b ? 2 : 1;
     }
   }
-  ~PagingLogTest() override { std::filesystem::remove_all(folder_); }
+  ~PagingLogTest() override {
+    paging.reset();
+    switches_.reset();
+    trace_.reset();  // which writes the rest
+    std::filesystem::remove_all(folder_);
+  }
 
   SwitchLog& switches() { return *switches_; }
   static policy::Decision about_gpu_0(const char* reason) {
