@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::create(const std::string& 
 absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::reopen(int name, std::uint64_t inode,
                                                              const std::string& folder,
                                                              std::span<const std::uint8_t> key) {
-  struct stat file{};
-  struct stat in{};
+  struct stat file {};
+  struct stat in {};
   if (::fstat(name, &file) != 0 || ::stat(folder.c_str(), &in) != 0) {
     return system_error(cat("can't look at a file in ", folder));
   }
@@ -76,12 +76,11 @@ absl::StatusOr<ScopedFd> SpillFile::name() const {
 }
 
 std::uint64_t SpillFile::inode() const {
-  struct stat file{};
+  struct stat file {};
   return ::fstat(fd_.get(), &file) == 0 ? file.st_ino : 0;
 }
 
-void SpillFile::each_written(
-    const std::function<void(std::uint64_t, std::uint64_t)>& visit) const {
+void SpillFile::each_written(const std::function<void(std::uint64_t, std::uint64_t)>& visit) const {
   off_t at = 0;
   while ((at = ::lseek(fd_.get(), at, SEEK_DATA)) >= 0) {
     const off_t end = ::lseek(fd_.get(), at, SEEK_HOLE);

@@ -31,9 +31,9 @@ class SpillFile {
   /// The same file again, by a descriptor that only names it (O_PATH), as a process that outlived
   /// an earlier manager holds it: it may name anything. Errors: it is not an unlinked file of ours
   /// in the file system of `folder`, or not the one with this inode (0: any).
-  static absl::StatusOr<std::unique_ptr<SpillFile>> reopen(
-      int name, std::uint64_t inode, const std::string& folder,
-      std::span<const std::uint8_t> key);
+  static absl::StatusOr<std::unique_ptr<SpillFile>> reopen(int name, std::uint64_t inode,
+                                                           const std::string& folder,
+                                                           std::span<const std::uint8_t> key);
   /// Through which the file can be neither read nor written, and lives on. Errors: no descriptors.
   absl::StatusOr<ScopedFd> name() const;
   std::uint64_t inode() const;

@@ -383,7 +383,7 @@ TEST_F(Outlived, NothingElsePassesForIt) {
   // A file with a name, as one that the manager may write and its jobs may not.
   const std::string path = folder_ + "/named";
   const ScopedFd named(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
-  struct stat found{};
+  struct stat found {};
   ASSERT_EQ(::fstat(named.get(), &found), 0);
   EXPECT_FALSE(reopen(named.get(), found.st_ino).ok());
   ::unlink(path.c_str());
