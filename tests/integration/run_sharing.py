@@ -76,16 +76,6 @@ def check_paging(trace, least):
     return out, back
 
 
-def check_leases(sandbox, trace, lenders):
-    work = lease_check.read_device_log(sandbox.device_log)
-    found = list(lease_check.violations(trace, work, lenders))
-    if not work:
-        raise Failure("the device log is empty")
-    if found:
-        raise Failure(f"{len(found)} of {len(work)} pieces of work:\n" + "\n".join(found[:10]))
-    return len(work)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="the name of a program in tests/integration/programs")
@@ -117,7 +107,7 @@ def main():
             trace = sandbox.trace("export", "--format", "json")
             out, back = check_paging(trace, options.evictions or pauses)
             lenders = dict(map(int, pair.split(":")) for pair in options.lender)
-            work = check_leases(sandbox, trace, lenders)
+            work = len(sandbox.work_in_leases(trace, lenders))
         except Failure as failure:
             print(f"FAILED: {options.program}: {failure}")
             post_mortem.say(sandbox)

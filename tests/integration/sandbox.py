@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+import lease_check
 import post_mortem
 
 SKIPPED = 77
@@ -231,6 +232,14 @@ class Sandbox:
 
     def trace(self, verb, *options):
         return self.tool("plexrl-trace", verb, *options, self.state / "trace")
+
+    def work_in_leases(self, trace, lenders=None):
+        """What ran on the shared GPUs, by their log; fails if some of it ran outside its gang's lease, or nothing did."""
+        work = lease_check.read_device_log(self.device_log)
+        found = list(lease_check.violations(trace, work, lenders))
+        if not work or found:
+            raise Failure(f"{len(found)} of {len(work)} pieces of work:\n" + "\n".join(found[:10]))
+        return work
 
     def close(self):
         self.stop_antagonist()
