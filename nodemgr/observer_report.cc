@@ -22,11 +22,7 @@ constexpr std::uint64_t kHighestUid = 0xffffffff;
 std::string text_in(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) return "";
-  std::string text = as_utf8(found->get<std::string>(), kLongestText);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
+  return as_line(found->get<std::string>(), kLongestText);
 }
 
 /// A whole number that is not negative; else none.

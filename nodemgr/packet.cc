@@ -91,11 +91,7 @@ absl::Status send_packet(int socket, wire::Type type, std::uint64_t request,
 }
 
 std::string field_text(const char* field, std::size_t size) {
-  std::string text(field, std::find(field, field + size, '\0'));
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return as_utf8(text);
+  return as_line({field, std::find(field, field + size, '\0')});
 }
 
 void set_field(char* field, std::size_t size, const std::string& text) {

@@ -20,7 +20,8 @@ std::int64_t short_on(const State& state, const Gang& gang, int gpu) {
   return std::max<std::int64_t>(0, it->second.lacking() - state.free_bytes(gpu));
 }
 
-/// What moves without a copy takes a small part of the time: it is hashed, filled, mapped.
+/// What moves without a copy takes a small part of the time: it is hashed, filled, mapped. Assumed:
+/// as long as the rate is learned from copies, nothing tells it.
 constexpr double kWithoutCopy = 0.1;
 
 /// As if so many were copied.

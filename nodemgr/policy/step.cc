@@ -158,12 +158,14 @@ struct Planner {
       }
       // While others are leaving, the driver has reason to refuse.
       if (coming) gang.load_progress = now;
-      if ((loads && missing_in_all > 0) || gang.lacks_memory) push_stuck_load(gang);
+      const bool has_no_room = loads && hopeless && !coming && !gang.exclusive;
+      const bool is_stuck = (loads && missing_in_all > 0) || gang.lacks_memory;
+      if (is_stuck && !has_no_room) push_stuck_load(gang);
       // The driver's own memory of others may have grown without our figures (a module of theirs
       // was loaded): then only they can give it back, and for that they have to run.
       const bool is_refused = gang.refused_since != Instant{0} &&
                               now - gang.refused_since >= kMostRefused * state.config.load_patience;
-      if (loads && ((hopeless && !coming) || is_refused) && !gang.exclusive) {
+      if (has_no_room || (loads && is_refused && !gang.exclusive)) {
         // What it was granted the lease for is kept by somebody: let others have the GPU meanwhile.
         Judgement judgement;
         judgement.reason = "no room";

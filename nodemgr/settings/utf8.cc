@@ -9,9 +9,8 @@ unsigned byte_at(std::string_view text, std::size_t at) {
   return static_cast<unsigned char>(text[at]);
 }
 
-}  // namespace
-
-std::size_t utf8_character(std::string_view text) noexcept {
+/// How many bytes at the beginning of the text are one character; 0: none.
+std::size_t character(std::string_view text) {
   if (text.empty()) return 0;
   const unsigned first = byte_at(text, 0);
   if (first < 0x80) return 1;
@@ -30,10 +29,12 @@ std::size_t utf8_character(std::string_view text) noexcept {
   return is_too_long || is_no_character ? 0 : bytes;
 }
 
+}  // namespace
+
 std::string as_utf8(std::string_view text, std::size_t most) {
   std::string out;
   while (!text.empty()) {
-    const std::size_t bytes = utf8_character(text);
+    const std::size_t bytes = character(text);
     const std::size_t taken = std::max<std::size_t>(bytes, 1);
     if (out.size() + taken > most) break;
     if (bytes == 0) {
@@ -44,6 +45,14 @@ std::string as_utf8(std::string_view text, std::size_t most) {
     text.remove_prefix(taken);
   }
   return out;
+}
+
+std::string as_line(std::string_view text, std::size_t most) {
+  std::string line = as_utf8(text, most);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return line;
 }
 
 }  // namespace plexrl::nodemgr

@@ -192,10 +192,7 @@ std::optional<std::string> convert(const RawOptions& raw, Options& options) {
   }
   if (options.name.empty()) {  // a command may be called whatever its user likes
     const std::string command = base_name(options.command.front());
-    options.name = nodemgr::as_utf8(command, sizeof(wire::JobSubmit::name) - 1);
-    for (char& c : options.name) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-    }
+    options.name = nodemgr::as_line(command, sizeof(wire::JobSubmit::name) - 1);
   }
   if (options.name.size() >= sizeof(wire::JobSubmit::name)) {
     return "--name: '" + options.name + "' is longer than 63 bytes";
