@@ -56,9 +56,14 @@ std::optional<Contexts::Known> current_context() noexcept {
   return known;
 }
 
-bool has_no_usable_context() noexcept {
+CUresult context_error() noexcept {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status) != CUDA_SUCCESS;
+  return driver.cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status);
+}
+
+CUresult no_room() noexcept {
+  const CUresult error = context_error();
+  return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace plexrl::shim

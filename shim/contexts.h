@@ -49,8 +49,12 @@ Contexts& contexts();
 /// The current context of this thread and its device, as the driver says; nothing is noted.
 std::optional<Contexts::Known> current_context() noexcept;
 
-/// Whether there is no current context, or one whose every call answers with an error of earlier
-/// work: then any call is the driver's to answer. Submits nothing and disturbs no capture.
-bool has_no_usable_context() noexcept;
+/// What any call in the current context answers: CUDA_SUCCESS, the error of earlier work that ended
+/// the context, or that there is none. Submits nothing and disturbs no capture.
+CUresult context_error() noexcept;
+
+/// What a call that finds no room answers: CUDA_ERROR_OUT_OF_MEMORY, but in a context that can't be
+/// used what it answers to every call.
+CUresult no_room() noexcept;
 
 }  // namespace plexrl::shim

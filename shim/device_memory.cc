@@ -4,6 +4,7 @@
 
 #include "interpose/driver.h"
 #include "shim/activity.h"
+#include "shim/contexts.h"
 #include "shim/driver_scope.h"
 #include "shim/fault_points.h"
 #include "shim/gate.h"
@@ -101,21 +102,22 @@ std::optional<CUresult> DeviceMemory::free(std::uint64_t address) {
     deferred_.push_back(address);
     return CUDA_SUCCESS;
   }
+  if (result != CUDA_SUCCESS) return result;
   release_now(address);
   hooks_.freed();
-  return result;
+  return CUDA_SUCCESS;
 }
 
 CUresult DeviceMemory::wait_for_outstanding(CUcontext context, bool* deferred) {
   *deferred = false;
-  if (hooks_.is_quiet()) return CUDA_SUCCESS;
+  const PushedContext pushed(context);
+  if (!pushed.ok()) return CUDA_SUCCESS;
+  if (hooks_.is_quiet()) return context_error();
   if (activity().is_capturing()) {
     // To wait would break the capture; the memory goes when it is over.
     *deferred = true;
     return CUDA_SUCCESS;
   }
-  const PushedContext pushed(context);
-  if (!pushed.ok()) return CUDA_SUCCESS;
   return driver.cuCtxSynchronize();
 }
 

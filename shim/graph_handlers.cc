@@ -5,6 +5,7 @@
 #include "interpose/handlers.h"
 #include "shim/activity.h"
 #include "shim/boottime.h"
+#include "shim/contexts.h"
 #include "shim/counted.h"
 #include "shim/driver_scope.h"
 #include "shim/guarded.h"
@@ -77,9 +78,8 @@ template <typename Call>
 CUresult submit_graph(interpose::Api api, CUgraphExec exec, CUstream stream, Call call) noexcept {
   Process* const process = Process::started();
   if (process == nullptr) return submit(api, stream, call);
-  const CUresult charged = guarded([&] {
-    return enter_memory(*process, exec, stream) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-  });
+  const CUresult charged =
+      guarded([&] { return enter_memory(*process, exec, stream) ? CUDA_SUCCESS : no_room(); });
   if (charged != CUDA_SUCCESS) return charged;
   const CUresult result = submit(api, stream, call);
   const bool is_launch =

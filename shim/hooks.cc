@@ -1,5 +1,6 @@
 #include "shim/hooks.h"
 
+#include "shim/contexts.h"
 #include "shim/guarded.h"
 #include "shim/log.h"
 #include "shim/process.h"
@@ -34,7 +35,7 @@ CUresult count_enter(const interpose::CountedCall& call) noexcept {
       CUdevice device = 0;
       Process* const process = Process::start_with_current(&context, &device);
       if (process != nullptr && !process->devices.charge(device, call.bytes, true)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return no_room();
       }
       // Charged, so it is the job's: neighbours leave if there is no room (make_counted). The
       // driver would not say so of managed memory: it puts that on the host.

@@ -83,7 +83,7 @@ bool is_outside(std::uint64_t address, std::uint64_t bytes) noexcept {
     recent[next_recent++ % kRecent] = {found->start, end, ends};
     return false;
   }
-  return (found || ranges().reserves(address)) && !has_no_usable_context();
+  return (found || ranges().reserves(address)) && context_error() == CUDA_SUCCESS;
 }
 
 std::uint64_t promise_from_environment() noexcept {

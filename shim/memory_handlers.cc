@@ -39,7 +39,7 @@ CUresult hand_out(const Process::Backing& memory, std::size_t bytes, const PinRe
     const InsideGate inside;
     Pins::Held held{};
     const auto answer = process.pins.hold(memory.device, memory.address, bytes, reason, &held);
-    result = answer == Pins::Hold::kNoRoom ? CUDA_ERROR_OUT_OF_MEMORY : guarded(call);
+    result = answer == Pins::Hold::kNoRoom ? no_room() : guarded(call);
     if (answer == Pins::Hold::kHeld && result != CUDA_SUCCESS) process.pins.let_go(held);
     if (answer == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) note_exclusive(reason.text);
   }
@@ -81,7 +81,7 @@ CUresult set_sync_memops(const Process::Backing& memory, const void* value, CUde
       if (answer == Pins::Hold::kHeld) holds.push_back(held);
     }
     result = answer == Pins::Hold::kNoRoom
-                 ? CUDA_ERROR_OUT_OF_MEMORY
+                 ? no_room()
                  : guarded([&] { return set_of_chunks(memory, value, address); });
     if (answer == Pins::Hold::kNotOwned && result == CUDA_SUCCESS) {
       note_exclusive(kSyncMemops.text);
@@ -113,7 +113,7 @@ wire::MemoryKind forget_counted(Process& process, std::uint64_t address, Unpagea
 /// A device without virtual memory management: the driver allocates, we count.
 CUresult allocate_by_driver(Process& process, CUdevice device, CUdeviceptr* out,
                             std::size_t bytes) {
-  if (!process.devices.charge(device, bytes, true)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!process.devices.charge(device, bytes, true)) return no_room();
   const CUresult result = driver.cuMemAlloc_v2(out, bytes);
   if (result == CUDA_SUCCESS) {
     process.unpageable.add(wire::MemoryKind::kOther, *out, {device, bytes});
@@ -143,9 +143,8 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
   // The driver knows the errors of bad arguments and of a missing context.
   if (process == nullptr || out == nullptr || bytes == 0) return driver.cuMemAlloc_v2(out, bytes);
   const auto attached = process->devices.find(device);
-  if (!attached || !attached->has_vmm || has_no_usable_context()) {
-    return allocate_by_driver(*process, device, out, bytes);
-  }
+  if (!attached || !attached->has_vmm) return allocate_by_driver(*process, device, out, bytes);
+  if (const CUresult error = context_error(); error != CUDA_SUCCESS) return error;
   if (const CUresult refusal = refusal_in_capture(); refusal != CUDA_SUCCESS) return refusal;
   std::uint64_t address = 0;
   const CUresult result = process->memory.allocate(device, context, bytes, &address);
@@ -201,7 +200,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
         (WidthInBytes + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
     std::size_t bytes = 0;
     if (pitch < WidthInBytes || __builtin_mul_overflow(pitch, Height, &bytes)) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
+      return no_room();
     }
     const CUresult result = allocate(dptr, bytes);
     if (result == CUDA_SUCCESS) *pPitch = pitch;

@@ -4,6 +4,7 @@
 
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "shim/contexts.h"
 #include "shim/gate.h"
 #include "shim/guarded.h"
 #include "shim/process.h"
@@ -64,7 +65,7 @@ CUresult bind_held(Process& process, MulticastBinds::Bind* what, unsigned long l
   Pins::Held held{};
   const Pins::Hold answer =
       process.pins.hold(what->device, what->address, what->bytes, kReason, &held);
-  if (answer == Pins::Hold::kNoRoom) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (answer == Pins::Hold::kNoRoom) return no_room();
   if (answer == Pins::Hold::kHeld) what->held = held;
   CUresult result = guarded([&] { return bind_pieces(process, what, flags); });
   if (result == CUDA_SUCCESS) {

@@ -287,6 +287,7 @@ std::optional<CUresult> Pools::free_now(std::uint64_t address, CUcontext context
   if (!allocation || allocation->start != address) return std::nullopt;
   bool deferred = false;
   const CUresult result = memory_.wait_for_outstanding(context, &deferred);
+  if (result != CUDA_SUCCESS) return result;
   FreeMarkPtr mark;
   if (deferred) {
     mark = new_mark({});
@@ -300,7 +301,7 @@ std::optional<CUresult> Pools::free_now(std::uint64_t address, CUcontext context
   }
   drop_freed(address);
   sweep_leaving();
-  return freed ? result : CUDA_ERROR_INVALID_VALUE;
+  return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 std::optional<DeviceMemory::Allocation> Pools::find(std::uint64_t address) {

@@ -3,6 +3,7 @@
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
 #include "shim/capability.h"
+#include "shim/contexts.h"
 #include "shim/counted.h"
 #include "shim/gate.h"
 #include "shim/guarded.h"
@@ -29,7 +30,7 @@ CUresult export_real(Process& process, CUmemGenericAllocationHandle handle, std:
     const InsideGate inside;
     Pins::Held held{};
     const Pins::Hold answer = process.pins.hold(device, range, layout->bytes, kRealExport, &held);
-    if (answer == Pins::Hold::kNoRoom) result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (answer == Pins::Hold::kNoRoom) result = no_room();
     if (answer == Pins::Hold::kHeld) {
       const auto exported = process.vmm.with_real_handles(
           handle, [&](std::size_t, std::size_t, CUmemGenericAllocationHandle real) {

@@ -55,15 +55,28 @@ void reset_primary(Program& program, unsigned round) {
 
 /// What calls answer in a context that has failed.
 void print_answers(CUdeviceptr data) {
+  constexpr std::size_t kTooMuch = std::size_t{1} << 50;
   unsigned word = 0;
   CUdeviceptr more = 5;
+  std::size_t pitch = 0;
   std::size_t free = 0, total = 0;
   CUstream stream = nullptr;
   std::printf("synchronize %s\n", error_name(cuCtxSynchronize()).c_str());
   std::printf("copy %s\n", error_name(cuMemcpyDtoH(&word, data, sizeof word)).c_str());
   std::printf("fill %s\n", error_name(cuMemsetD32(data, 1, 1)).c_str());
   std::printf("allocate %s\n", error_name(cuMemAlloc(&more, kBytes)).c_str());
+  std::printf("allocate little %s\n", error_name(cuMemAlloc(&more, 1)).c_str());
+  std::printf("allocate nothing %s\n", error_name(cuMemAlloc(&more, 0)).c_str());
   std::printf("allocate in order %s\n", error_name(cuMemAllocAsync(&more, 1, nullptr)).c_str());
+  std::printf("managed %s\n", error_name(cuMemAllocManaged(&more, kBytes, 1)).c_str());
+  for (const std::size_t bytes : {kTooMuch, ~std::size_t{0}}) {
+    std::printf("allocate too much %s\n", error_name(cuMemAlloc(&more, bytes)).c_str());
+    std::printf("rows of too much %s\n",
+                error_name(cuMemAllocPitch(&more, &pitch, bytes, 2, 4)).c_str());
+    std::printf("too much in order %s\n",
+                error_name(cuMemAllocAsync(&more, bytes, nullptr)).c_str());
+    std::printf("too much managed %s\n", error_name(cuMemAllocManaged(&more, bytes, 1)).c_str());
+  }
   std::printf("memory %s\n", error_name(cuMemGetInfo(&free, &total)).c_str());
   std::printf("stream %s\n", error_name(cuStreamCreate(&stream, 0)).c_str());
 }
@@ -71,6 +84,8 @@ void print_answers(CUdeviceptr data) {
 void fail(Program& program, CUcontext context) {
   CHECK(cuCtxSetCurrent(context));
   const Side side(kBytes, 3);
+  CUdeviceptr of_pool = 0;
+  CHECK(cuMemAllocAsync(&of_pool, kBytes, nullptr));
   side.run(1);
   program.pause();
   side.print("of one that will fail");
@@ -79,7 +94,11 @@ void fail(Program& program, CUcontext context) {
   print_answers(side.data);
   program.pause();
   print_answers(side.data);
-  std::printf("free %s\n", error_name(cuMemFree(side.data)).c_str());
+  for (int i = 0; i < 2; ++i) {
+    std::printf("free in order %s\n", error_name(cuMemFreeAsync(side.data, nullptr)).c_str());
+    std::printf("free %s\n", error_name(cuMemFree(side.data)).c_str());
+    std::printf("free of a pool's %s\n", error_name(cuMemFree(of_pool)).c_str());
+  }
 }
 
 }  // namespace

@@ -85,11 +85,29 @@ TEST_F(PoolRoomTest, MemoryThatStaysTheDriversGetsIt) {
   }
 }
 
-TEST_F(PoolRoomTest, MemoryOfADeviceWithoutMappingsGetsIt) {
-  fill_pool();
-  driver_.fail_always("cuStreamIsCapturing", CUDA_ERROR_LAUNCH_FAILED);  // then the driver is asked
-  EXPECT_EQ(allocate_most(), CUDA_SUCCESS);
-  driver_.fail_always("cuStreamIsCapturing", CUDA_SUCCESS);
+TEST_F(PoolRoomTest, InAContextThatHasFailedEveryCallAnswersItsError) {
+  CUdeviceptr kept = 0;
+  ASSERT_EQ(shim::cuMemAlloc_v2(&kept, kMiB), CUDA_SUCCESS);
+  const std::size_t used = manager_.used();
+  const auto every_call_answers = [&](CUresult result) {
+    for (const char* call : {"cuStreamIsCapturing", "cuCtxSynchronize"})
+      driver_.fail_always(call, result);
+  };
+  every_call_answers(CUDA_ERROR_LAUNCH_FAILED);
+  CUdeviceptr address = 0;
+  std::size_t pitch = 0;
+  for (const std::size_t bytes : {std::size_t{1}, kMost, 2 * kPromise, ~std::size_t{0}}) {
+    EXPECT_EQ(shim::cuMemAlloc_v2(&address, bytes), CUDA_ERROR_LAUNCH_FAILED) << bytes;
+    EXPECT_EQ(shim::cuMemAllocPitch_v2(&address, &pitch, bytes, 2, 4), CUDA_ERROR_LAUNCH_FAILED)
+        << bytes;
+  }
+  const interpose::CountedCall call{interpose::Api::cuMemAllocManaged,
+                                    interpose::UnpageableKind::kManaged, 2 * kPromise, nullptr};
+  EXPECT_EQ(count_enter(call), CUDA_ERROR_LAUNCH_FAILED);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(shim::cuMemFree_v2(kept), CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(manager_.used(), used);
+  every_call_answers(CUDA_SUCCESS);
+  EXPECT_EQ(shim::cuMemFree_v2(kept), CUDA_SUCCESS);
 }
 
 TEST_F(PoolRoomTest, AGraphGetsIt) {
