@@ -335,6 +335,79 @@ TEST_F(GraphTest, AnAllocationThatTheGraphDoesNotFreeIsTheProgramsToFree) {
   }
 }
 
+/// What a stream gets while this lives runs at its end.
+class Barred {
+ public:
+  explicit Barred(CUstream stream) : stream_(stream) {
+    EXPECT_EQ(CUDA_SUCCESS, cuLaunchHostFunc(stream, wait, &is_open_));
+  }
+  ~Barred() {
+    is_open_.store(true);
+    is_open_.notify_all();
+    EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream_));
+  }
+
+ private:
+  static void CUDA_CB wait(void* is_open) { static_cast<std::atomic<bool>*>(is_open)->wait(false); }
+
+  CUstream stream_;
+  std::atomic<bool> is_open_{false};
+};
+
+TEST_F(GraphTest, MemoryThatALaunchFreesByItselfIsThereForWorkBeforeTheLaunch) {
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+  allocation.bytesize = kCount * 4;
+  CUgraphNode allocated = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &allocation));
+  CUDA_MEMSET_NODE_PARAMS fill{allocation.dptr, 0, 77, 4, kCount, 1};
+  CUgraphNode filled = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemsetNode(&filled, graph_, &allocated, 1, &fill, context_));
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphInstantiateWithFlags(
+                              &exec, graph_, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+  {
+    Barred barred(stream_);
+    ASSERT_EQ(CUDA_SUCCESS, cuGraphLaunch(exec, stream_));
+    ASSERT_EQ(CUDA_SUCCESS, cuMemsetD32Async(allocation.dptr, 5, kCount / 2, stream_));
+    ASSERT_EQ(CUDA_SUCCESS, cuMemcpyDtoDAsync(words_, allocation.dptr, kCount * 4, stream_));
+    ASSERT_EQ(CUDA_SUCCESS, cuGraphLaunch(exec, stream_));  // does not wait for what is before it
+  }
+  auto expected = all(77);
+  std::fill_n(expected.begin(), kCount / 2, 5);
+  EXPECT_EQ(expected, words());
+  EXPECT_EQ(CUDA_SUCCESS, cuMemFree(allocation.dptr));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, AFreeNodeOfAnotherGraphFreesInTheOrderOfTheLaunches) {
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+  allocation.bytesize = kCount * 4;
+  CUgraphNode allocated = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &allocation));
+  CUgraphExec allocates = instantiate();
+  CUgraph other = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphCreate(&other, 0));
+  CUgraphNode freed = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemFreeNode(&freed, other, nullptr, 0, allocation.dptr));
+  CUgraphExec frees = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&frees, other, 0));
+  {
+    Barred barred(stream_);
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(CUDA_SUCCESS, cuGraphLaunch(allocates, stream_));
+      EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(allocates, stream_));
+      ASSERT_EQ(CUDA_SUCCESS, cuGraphLaunch(frees, stream_));
+    }
+  }
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree(allocation.dptr));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphExecDestroy(frees));
+  ASSERT_EQ(CUDA_SUCCESS, cuGraphDestroy(other));
+}
+
 TEST_F(GraphTest, AUserObjectGoesWithItsGraph) {
   int destroyed = 0;
   CUuserObject object = nullptr;

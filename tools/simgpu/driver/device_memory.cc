@@ -8,6 +8,7 @@
 #include "tools/simgpu/driver/array.h"
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/external.h"
+#include "tools/simgpu/driver/graph_memory.h"
 #include "tools/simgpu/driver/managed.h"
 
 namespace plexrl::simgpu {
@@ -132,6 +133,7 @@ CUresult free_device(std::uint64_t address) {
   } else {
     unmap_allocation(range.device, address, frames_bytes(range.bytes));
     d->machine->release(range.allocation);
+    if (const auto memory = GraphMemory::find(address)) memory->set_left(false);
   }
   return CUDA_SUCCESS;
 }

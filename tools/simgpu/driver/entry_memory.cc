@@ -108,8 +108,10 @@ SIMGPU_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* 
   if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
     return CUDA_ERROR_INVALID_VALUE;
   const std::size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
+  std::size_t bytes = 0;
+  if (row < width || __builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   std::uint64_t address = 0;
-  const CUresult result = allocate_device(context, row * height, &address);
+  const CUresult result = allocate_device(context, bytes, &address);
   if (result == CUDA_SUCCESS) {
     *pointer = address;
     *pitch = row;

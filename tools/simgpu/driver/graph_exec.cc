@@ -137,29 +137,29 @@ std::vector<CompletionPtr> bind_events(const GraphPlan& plan) {
   return bound;
 }
 
-bool is_freed_in(const GraphPlan& plan, const GraphMemory* memory) {
+bool has_step(const GraphPlan& plan, CUgraphNodeType type, const GraphMemory* memory) {
   return std::ranges::any_of(plan, [&](const GraphStep& step) {
-    return step.work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && step.work.memory.get() == memory;
+    return step.work.type == type && step.work.memory.get() == memory;
   });
 }
 
-// Allocations that an earlier launch made and nobody freed: freed now if the graph was made so,
-// else an error.
-CUresult settle_allocations(const GraphPlan& plan, std::uint64_t flags, const CompletionPtr& last) {
+// In the order of the launches, whatever of them has run by now. An allocation that an earlier
+// launch leaves and nobody frees is an error, unless the graph was made to free it by itself: that
+// comes, in the stream, right before the same memory is allocated again, so it stays.
+CUresult settle_allocations(const GraphPlan& plan, std::uint64_t flags) {
   for (const GraphStep& step : plan) {
-    if (step.work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || step.work.memory == nullptr) continue;
+    if (step.work.memory == nullptr) continue;
     GraphMemory& memory = *step.work.memory;
-    if (!is_freed_in(plan, &memory) && last != nullptr) {
-      last->wait();
-      if (memory.is_allocated()) {
-        if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) {
-          return CUDA_ERROR_INVALID_VALUE;
-        }
-        memory.free();
-      }
+    if (step.work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) memory.set_left(false);
+    if (step.work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) continue;
+    const bool leaves = !has_step(plan, CU_GRAPH_NODE_TYPE_MEM_FREE, &memory);
+    if (leaves && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0 &&
+        memory.is_left()) {
+      return CUDA_ERROR_INVALID_VALUE;
     }
     // Taken now, so that the launch says when there is none.
     if (const CUresult result = memory.allocate(); result != CUDA_SUCCESS) return result;
+    memory.set_left(leaves);
   }
   return CUDA_SUCCESS;
 }
@@ -308,7 +308,7 @@ CUresult launch_graph(CUgraphExec handle, CUstream stream_handle, bool per_threa
   const std::uint64_t flags = exec->flags;
   const std::shared_ptr<UserObjects> user_objects = exec->user_objects;
   lock.unlock();
-  CUresult result = settle_allocations(*plan, flags, last);
+  CUresult result = settle_allocations(*plan, flags);
   if (result != CUDA_SUCCESS) return result;
   stream->wait_for(last);
   CompletionPtr done;

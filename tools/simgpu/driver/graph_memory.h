@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,10 @@ class GraphMemory {
   CUresult allocate();
   CUresult free();
   bool is_allocated() const;
+  /// Whether what has been launched by now leaves it allocated when it has run, and the program has
+  /// not freed it since.
+  bool is_left() const { return is_left_.load(); }
+  void set_left(bool is_left) { is_left_.store(is_left); }
   /// The living one that has this address, or nullptr.
   static std::shared_ptr<GraphMemory> find(CUdeviceptr address);
   /// Whether all of [address, address + bytes) belongs to one, allocated or not: work that is
@@ -52,6 +57,7 @@ class GraphMemory {
   CUDA_MEM_ALLOC_NODE_PARAMS parameters_;
   CUdeviceptr address_ = 0;
   std::uint64_t range_id_ = 0;  // of the range that this object made, 0 before the first
+  std::atomic<bool> is_left_{false};
   mutable std::mutex mutex_;
 };
 
