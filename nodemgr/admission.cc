@@ -96,8 +96,10 @@ std::optional<std::uint64_t> limit_of(const Node& node, const Job& job) {
   return limit;
 }
 
-Admission judge(const Node& node, const Job& job) {
-  return judge_within(node.ledger, job, quotas_before(node, job));
+Admission judge(const Node& node, const Job& job) { return judge_by(node.ledger, node, job); }
+
+Admission judge_by(const Ledger& ledger, const Node& node, const Job& job) {
+  return judge_within(ledger, job, quotas_before(node, job));
 }
 
 std::optional<Admission> stuck_inside(const Node& node, const Job& job) {

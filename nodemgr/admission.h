@@ -20,6 +20,8 @@ std::optional<std::uint64_t> limit_of(const Node& node, const Job& job);
 QuotaUse quota_use(const Node& node, const Team& team);
 
 Admission judge(const Node& node, const Job& job);
+/// As if `ledger` were the node's.
+Admission judge_by(const Ledger& ledger, const Node& node, const Job& job);
 
 /// Does the job wait for one that it is inside of, and that therefore can't end before it? Then it
 /// would wait for ever: a refusal.

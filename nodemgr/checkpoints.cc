@@ -70,13 +70,13 @@ Checkpoints::Checkpoints(Node& node, Leases& leases, Sessions& sessions, GpuProb
 
 void Checkpoints::advance() {
   if (std::exchange(advancing_, true)) return;
-  const bool was_closed = !node_.returning.empty();
+  const std::vector<Node::Returning> before = node_.returning;
   if (operation_) {
     work();
   } else if (!settle_absences() && !begin_due_return()) {
     look_for_room();
   }
-  if (was_closed && node_.returning.empty()) room_changed_();
+  if (!before.empty() && node_.returning != before) room_changed_();
   advancing_ = false;
 }
 
@@ -258,7 +258,9 @@ void Checkpoints::has_left(const HelperProcess::End& end) {
     gang->job->checkpoint_note.clear();
     // Who wants it again already comes before those in the queue.
     const policy::Gang* state = leases_.state_of(gang->id);
-    if (state != nullptr && comes_back(*state)) node_.returning = gang->job->name;
+    if (state != nullptr && comes_back(*state)) {
+      node_.returning.push_back({gang->job->name, gang->gpus});
+    }
   }
   leases_.set_absence(gang_now(), policy::Absence::kAway);
   record("checkpoint", "long idle, and others need the room of its contexts",

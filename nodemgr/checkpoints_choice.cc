@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "nodemgr/admission.h"
 #include "nodemgr/checkpoints.h"
 #include "nodemgr/clock.h"
 #include "nodemgr/ids.h"
@@ -91,24 +92,23 @@ void Checkpoints::look_for_room() {
     if (!comes_back(*state) && !leases_.is_held_back(gang)) continue;
     LeaseGang& waiter = *leases_.find_gang(id);
     if (boot_now() < gang.not_returned_before) {
-      node_.returning = gang.job->name;
+      node_.returning.push_back({gang.job->name, gang.gpus});
       set_timer(gang.not_returned_before);
       continue;
     }
     if (let_return(waiter)) return;
-    node_.returning = gang.job->name;
+    node_.returning.push_back({gang.job->name, gang.gpus});
     make_room([&](const Ledger& ledger) { return ledger.can_return(waiter.sessions); }, id);
     if (operation_) return;
   }
-  if (!node_.returning.empty() || node_.draining) return;
+  if (node_.draining) return;
   for (const auto& [key, job] : node_.jobs) {
-    if (job->admitted) continue;
     const Job& waiting = *job;
-    make_room(
-        [&](const Ledger& ledger) {
-          return ledger.judge(waiting.gpus, waiting.wanted_bytes, waiting.overhead).fits;
-        },
-        0);
+    const bool others_first =
+        std::any_of(node_.returning.begin(), node_.returning.end(),
+                    [&](const Node::Returning& gang) { return (gang.gpus & waiting.gpus) != 0; });
+    if (waiting.admitted || others_first) continue;
+    make_room([&](const Ledger& ledger) { return judge_by(ledger, node_, waiting).fits; }, 0);
     if (operation_) return;
   }
 }
@@ -143,6 +143,7 @@ void Checkpoints::make_room(const std::function<bool(const Ledger&)>& fits,
   }
   std::sort(idle.begin(), idle.end());
   if (any || for_gang != 0) set_timer(next);
+  node_.look_outside();
   Ledger then = node_.ledger;
   LeaseGang* first = nullptr;
   for (const auto& [at, gang] : idle) {

@@ -22,7 +22,7 @@ const std::vector<settings::Row>& rows() {
       {"gpu.overhead", Kind::kBytes, "0",
        "set aside for a process that has not been measured; 0: 1.5GiB, at most a 16th of the GPU"},
       {"host.budget", Kind::kBytes, "0",
-       "host memory for evicted bytes; 0: 80 % of what is available"},
+       "host memory for evicted bytes, as far as there is so much; 0: 80 % of what is available"},
       {"disk.budget", Kind::kBytes, "0",
        "disk space for evicted bytes that find no host memory; 0: none go to disk"},
       {"disk.dir", Kind::kText, "",

@@ -34,6 +34,7 @@ constexpr std::uint64_t kMaxWaitNs = std::uint64_t{1} << 60;
 constexpr std::chrono::seconds kHeirWithin{1};
 /// A job of many short processes is not looked for more often.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
+constexpr std::chrono::seconds kBetweenQueueLooks{2};
 
 TraceSession trace_of(const Job& job, TraceSession::Event event, const std::string& text) {
   TraceSession record;
@@ -148,15 +149,18 @@ void Jobs::refuse(Client& client, std::uint64_t request, const Job& job, const s
 }
 
 void Jobs::try_admit(Job& job, std::uint64_t request) {
-  node_.look_at_disk();
+  node_.look_outside();
   Admission admission = judge(node_, job);
   if (node_.draining && !admission.never) {
     admission.fits = false;
     admission.text = "this node is being drained: it takes no new jobs until plexrl-ctl undrain";
   }
-  if (!node_.returning.empty() && !admission.never) {
+  const auto first_back =
+      std::find_if(node_.returning.begin(), node_.returning.end(),
+                   [&](const Node::Returning& gang) { return (gang.gpus & job.gpus) != 0; });
+  if (first_back != node_.returning.end() && !admission.never) {
     admission.fits = false;
-    admission.text = cat("job '", node_.returning,
+    admission.text = cat("job '", first_back->job_name,
                          "', which is checkpointed, waits to come back to its GPU and comes first");
   }
   if (admission.fits) {
@@ -167,6 +171,7 @@ void Jobs::try_admit(Job& job, std::uint64_t request) {
   std::optional<Admission> stuck = admission.never ? std::nullopt : stuck_inside(node_, job);
   if (stuck) admission = *std::move(stuck);
   bool refuse = admission.never || (job.flags & wire::kJobNoWait) != 0;
+  if (!refuse) look_at_queue_later();
   if (!refuse && job.notice == admission.text) return;
   bool first = job.notice.empty();
   job.notice = admission.text;
@@ -379,6 +384,21 @@ void Jobs::look_again_soon() {
       auto it = node_.jobs.find(key);
       if (it != node_.jobs.end() && it->second->admitted) end_if_gone(*it->second);
     }
+  });
+}
+
+void Jobs::look_at_queue_later() {
+  node_.loop.set_timer_once(kQueueTimer, boot_now() + kBetweenQueueLooks, [this] {
+    node_.look_outside();
+    bool any = false;
+    bool any_fits = false;
+    for (const auto& [key, job] : node_.jobs) {
+      if (job->admitted) continue;
+      any = true;
+      any_fits = any_fits || judge(node_, *job).fits;
+    }
+    if (any_fits) admit_waiting();
+    if (any) look_at_queue_later();
   });
 }
 

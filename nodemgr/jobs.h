@@ -45,6 +45,8 @@ class Jobs {
   bool lives_on(Job& job);
   void watch_survivor(Job& job);
   void look_again_soon();
+  /// Memory of the host and of the disk that promises may count on comes back without a word.
+  void look_at_queue_later();
   void watch_runner(Job& job);
   void remember(Job& job) const;
   void learn(Job& job);

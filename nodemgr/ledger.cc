@@ -85,6 +85,16 @@ std::uint64_t Ledger::fixed_in_host() const {
   return sum;
 }
 
+std::uint64_t Ledger::away_in_host() const {
+  std::uint64_t sum = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    for (const auto& [session, account] : gpu.accounts) {
+      if (account.place == Place::kAway) sum += booked(gpu, account) + account.unpageable;
+    }
+  }
+  return sum;
+}
+
 std::uint64_t Ledger::staging(std::uint64_t more) const {
   if (staging_each_ == 0) return 0;
   std::set<SessionKey> processes;
@@ -102,7 +112,7 @@ std::uint64_t Ledger::staging(std::uint64_t more) const {
 
 bool Ledger::has_room_outside(std::uint64_t bytes, std::uint64_t more) const {
   const std::uint64_t staged = staging(more);
-  return staged <= host_budget_ && bytes <= host_budget_ - staged + disk_;
+  return staged <= host_room() && bytes <= host_room() - staged + disk_;
 }
 
 void Ledger::place(const std::set<SessionKey>& sessions, Place place) {
@@ -118,13 +128,15 @@ bool Ledger::can_leave(const std::set<SessionKey>& sessions) const {
   then.place(sessions, Place::kLeaving);
   // What the driver takes off a GPU does not go to disk.
   const std::uint64_t fixed = then.fixed_in_host() + staging(0);
-  return then.has_room_outside(then.host_needed(), 0) && (disk_ == 0 || fixed <= host_budget_);
+  return then.has_room_outside(then.host_needed(), 0) && (disk_ == 0 || fixed <= host_room());
 }
 
 bool Ledger::can_return(const std::set<SessionKey>& sessions) const {
   Ledger then = *this;
   then.place(sessions, Place::kHere);
   for (const auto& [index, gpu] : then.gpus_) {
+    const auto is_theirs = [&](const auto& entry) { return sessions.count(entry.first) != 0; };
+    if (std::none_of(gpu.accounts.begin(), gpu.accounts.end(), is_theirs)) continue;
     // As if a job of nobody's took nothing more: all others' promises are checked.
     if (!then.leaves_promises_good(gpu, index, JobKey{0}, 0)) return false;
   }
@@ -220,19 +232,21 @@ Admission Ledger::judge(std::uint64_t gpus, std::uint64_t wanted, std::uint64_t 
   if (!has_room_outside(host, 1)) {
     least.fits = false;
     least.needed = host;
-    least.available = less(host_budget_, staging(1)) + disk_;
+    least.available = less(host_room(), staging(1)) + disk_;
+    const bool is_short = host_has_ < host_budget_;
+    const std::string remedy = is_short ? ": free memory of this machine or of the manager's cgroup"
+                                        : ": raise [host] budget";
+    const std::string room =
+        is_short ? cat("no more than ", size(host_has_),
+                       " of host memory are to be had now (budget ", size(host_budget_), ")")
+                 : cat("the budget of host memory is ", size(host_budget_));
     least.text = staging_each_ != 0
                      ? cat("host memory and disk: all promises together need ", size(host),
-                           " outside HBM; there are ", size(host_budget_), " of host memory, ",
-                           size(staging(1)), " of it for the way to the disk, and ", size(disk_),
-                           " of disk: raise [host] budget or [disk] budget, lower --memory, or "
-                           "wait for a job "
-                           "to end")
-                     : cat("host memory: all promises together need ", size(host),
-                           " outside HBM, the "
-                           "budget is ",
-                           size(host_budget_),
-                           ": raise [host] budget, lower --memory, or wait for a job to end");
+                           " outside HBM; ", room, ", ", size(staging(1)),
+                           " of it for the way to the disk, and of disk there are ", size(disk_),
+                           remedy, " or [disk] budget, lower --memory, or wait for a job to end")
+                     : cat("host memory: all promises together need ", size(host), " outside HBM, ",
+                           room, remedy, ", lower --memory, or wait for a job to end");
   }
   return least;
 }

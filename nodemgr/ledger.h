@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -9,8 +10,9 @@
 ///
 /// On each GPU: the largest promise of any one job + the overheads of all processes + the
 /// unpageable bytes of the other jobs ≤ usable HBM, so that any job fits when the others are
-/// evicted. On the node: what promises and overheads exceed HBM by ≤ host budget, less a staging
-/// slab for each process where there is a disk, + disk, so that the others can be evicted. (A
+/// evicted. On the node: what promises and overheads exceed HBM by ≤ host budget or what the host
+/// has, less a staging slab for each process where there is a disk, + disk, so that the others can
+/// be evicted. (A
 /// gang's promise on a GPU is its job's: the processes of a job that share a GPU are one gang.)
 namespace plexrl::nodemgr {
 
@@ -34,6 +36,8 @@ class Ledger {
   void set_gpu(int gpu, std::uint64_t usable, std::uint64_t overhead, std::uint64_t others = 0,
                std::uint64_t most = 0);
   void set_host_budget(std::uint64_t bytes) { host_budget_ = bytes; }
+  /// What the host has now, with what is in use for evicted bytes; no limit until it is set.
+  void set_host_has(std::uint64_t bytes) { host_has_ = bytes; }
   /// `bytes` on disk may be promised, for which each process needs `staging` bytes of host memory.
   void set_disk(std::uint64_t bytes, std::uint64_t staging) {
     disk_ = bytes;
@@ -74,7 +78,7 @@ class Ledger {
   void place(const std::set<SessionKey>& sessions, Place place);
   /// Whether host memory is left for all that they have.
   bool can_leave(const std::set<SessionKey>& sessions) const;
-  /// Whether every promise is still good when they are in HBM.
+  /// Whether every promise on their GPUs is still good when they are in HBM.
   bool can_return(const std::set<SessionKey>& sessions) const;
 
   std::uint64_t promised(JobKey job, int gpu) const;
@@ -92,6 +96,8 @@ class Ledger {
   std::uint64_t host_needed() const;
   /// Of processes that are checkpointed or about to be, what can't be on disk.
   std::uint64_t fixed_in_host() const;
+  /// Of processes that are checkpointed, what the driver has in host memory.
+  std::uint64_t away_in_host() const;
 
  private:
   struct Account {
@@ -122,6 +128,8 @@ class Ledger {
   std::uint64_t held_in_host() const;
   /// Of host memory, for the processes there are and `more`: at least one for each job.
   std::uint64_t staging(std::uint64_t more) const;
+  /// Host memory that promises may count on.
+  std::uint64_t host_room() const { return std::min(host_budget_, host_has_); }
   /// Whether so much outside of HBM has room when `more` processes come.
   bool has_room_outside(std::uint64_t bytes, std::uint64_t more) const;
   static std::uint64_t unpageable_in_hbm(const Account& account);
@@ -132,6 +140,7 @@ class Ledger {
   std::map<int, Gpu> gpus_;
   std::map<JobKey, Job> jobs_;
   std::uint64_t host_budget_ = 0;
+  std::uint64_t host_has_ = ~std::uint64_t{0};
   std::uint64_t disk_ = 0;
   std::uint64_t staging_each_ = 0;
 };

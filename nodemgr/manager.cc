@@ -22,6 +22,7 @@
 #include "nodemgr/recovery.h"
 #include "nodemgr/settings/cat.h"
 #include "nodemgr/settings/places.h"
+#include "nodemgr/settings/values.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -181,7 +182,7 @@ absl::Status Manager::open_disk() {
                               static_cast<std::uint32_t>(node_.generation)});
   if (!tier.ok()) return tier.status();
   node_.disk = *std::move(tier);
-  node_.look_at_disk();
+  node_.look_outside();
   node_.set_staging_aside();
   node_.loop.watch(node_.disk->store().event_fd(), EPOLLIN,
                    [this](std::uint32_t) { sessions_->hand_out_moves(); });
@@ -203,8 +204,20 @@ void Manager::size_chunks() {
   node_.reserve_bytes = std::max(2 * node_.chunk_bytes, least);
 }
 
+/// Promises go by what there is at the time; an administrator may have meant another machine.
+void Manager::warn_of_host_budget() const {
+  const std::uint64_t has =
+      host_bytes_left() + (node_.slabs != nullptr ? node_.slabs->bytes_in_use() : 0);
+  if (node_.options.host_budget <= has) return;
+  log_line(LogLevel::kWarning, "main",
+           cat("host.budget = ", settings::format_bytes(node_.options.host_budget),
+               " is more than this machine, or the manager's memory cgroup, has now: ",
+               settings::format_bytes(has), "; no more than there is will be promised"));
+}
+
 void Manager::start_parts(const settings::Values& values) {
   node_.ledger.set_host_budget(node_.options.host_budget);
+  warn_of_host_budget();
   TraceOptions trace;
   trace.folder = values.is_set("trace.dir") ? values.text("trace.dir")
                                             : cat(node_.options.state_dir, "/trace");
@@ -478,9 +491,11 @@ void Manager::reload(const settings::Values& values) {
   node_.options.checkpoint_after = fresh.checkpoint_after;
   node_.ledger.set_host_budget(fresh.host_budget);
   node_.slabs->set_budget(fresh.host_budget);
+  node_.look_outside();
+  warn_of_host_budget();
   if (node_.disk != nullptr && fresh.disk_folder == node_.options.disk_folder) {
     node_.disk->set_budget(fresh.disk_budget);
-    node_.look_at_disk();
+    node_.look_outside();
   } else if (fresh.disk_budget != node_.options.disk_budget) {
     // Processes that have joined do not know of it.
     log_line(LogLevel::kWarning, "disk", "disk.budget and disk.dir change at the next start");

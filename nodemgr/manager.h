@@ -76,6 +76,7 @@ class Manager {
   void open_accounts();
   absl::Status open_disk();
   void size_chunks();
+  void warn_of_host_budget() const;
   void keep_time();
   void keep_what_was_learned();
 

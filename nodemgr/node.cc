@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "nodemgr/host_memory.h"
 #include "nodemgr/ids.h"
 #include "nodemgr/log.h"
 #include "nodemgr/settings/cat.h"
@@ -116,7 +117,10 @@ void Node::set_staging_aside() {
   slabs->set_aside(count * staging_bytes());
 }
 
-void Node::look_at_disk() {
+void Node::look_outside() {
+  const std::uint64_t in_use =
+      (slabs != nullptr ? slabs->bytes_in_use() : 0) + ledger.away_in_host();
+  ledger.set_host_has(in_use + host_bytes_left());
   if (disk != nullptr) ledger.set_disk(disk->usable(), staging_bytes());
 }
 

@@ -207,6 +207,12 @@ struct Node {
   std::uint64_t next_key = 1;  ///< for jobs and gangs
   std::uint64_t next_session =
       1;  ///< unique over managers of one state folder, with the generation
+  struct Returning {
+    std::string job_name;
+    std::uint64_t gpus = 0;  ///< mask
+    bool operator==(const Returning&) const = default;
+  };
+
   std::map<JobKey, std::unique_ptr<Job>> jobs;
   std::map<SessionKey, std::unique_ptr<Session>> sessions;
 
@@ -223,7 +229,8 @@ struct Node {
   std::unique_ptr<TraceWriter> trace;
   bool journal_failed = false;
   bool draining = false;  ///< by an administrator: no new job is admitted
-  std::string returning;  ///< name of a checkpointed job that waits for room; no new job before it
+  /// Checkpointed gangs that wait for room on their GPUs, where no new job comes before them.
+  std::vector<Returning> returning;
 
   Job* find_job(const wire::Id128& id) const;
   Session* find_session(SessionKey id);
@@ -254,8 +261,8 @@ struct Node {
   std::uint64_t staging_bytes() const { return wire::kDiskSlots * chunk_bytes; }
   /// A process has come or gone: host memory that its way to the disk needs.
   void set_staging_aside();
-  /// Tells the ledger what of the disk can be promised now.
-  void look_at_disk();
+  /// Tells the ledger what of host memory and of the disk can be promised now.
+  void look_outside();
   /// What others use was measured: sets `usable` and tells the ledger.
   void set_others(int gpu, std::uint64_t others);
 };
@@ -268,6 +275,7 @@ enum TimerId : int {
   kClockTimer,
   kIdleTimer,
   kSurvivorTimer,
+  kQueueTimer,
   kReplacedTimer,
   kCheckpointTimer,
   kHelperTimer,

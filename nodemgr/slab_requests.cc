@@ -89,8 +89,9 @@ void SlabRequests::refuse_overdue() {
 
 void SlabRequests::refuse(Session& session, std::uint64_t bytes, std::uint64_t request) {
   if (session.client == nullptr) return;
-  session.client->send_error(wire::Type::kError, request, wire::kErrorNoHostMemory,
-                             cat("host budget used up: a slab of ", bytes, " bytes does not fit"));
+  session.client->send_error(
+      wire::Type::kError, request, wire::kErrorNoHostMemory,
+      cat("host budget or memory used up: a slab of ", bytes, " bytes does not fit"));
   if (has_disk(session)) return;  // that is where it goes
   node_.trace->add(TraceError{id_text(session.job->id), session.id, "no_host_memory", cat(bytes)});
 }

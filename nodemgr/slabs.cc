@@ -31,8 +31,10 @@ ScopedFd make_slab(std::uint64_t bytes) {
 
 }  // namespace
 
-Slabs::Slabs(std::uint64_t budget_bytes, std::uint64_t first_id)
+Slabs::Slabs(std::uint64_t budget_bytes, std::uint64_t first_id,
+             std::function<std::uint64_t()> host_left)
     : first_id_(first_id),
+      host_left_(std::move(host_left)),
       budget_(budget_bytes),
       next_id_(first_id),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -82,6 +84,7 @@ void Slabs::populate_loop() {
 
 Slabs::Slab& Slabs::make(JobKey job, std::uint64_t bytes, bool is_awaited) {
   in_use_ += bytes;
+  making_ += bytes;
   std::uint64_t id = next_id_++;
   Slab& slab = slabs_[id];
   slab.bytes = bytes;
@@ -121,8 +124,8 @@ bool Slabs::ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64
     hasten(in_making_id);
   } else {
     if (bytes > budget_) return false;
-    if (!has_room(bytes)) drop_kept();
-    if (!has_room(bytes)) return false;
+    if (bytes > room()) drop_kept();
+    if (bytes > room()) return false;
     in_making = &make(job, bytes, true);
   }
   in_making->session = session;
@@ -143,9 +146,10 @@ void Slabs::ask_staging(SessionKey session, JobKey job, std::uint64_t bytes,
   staging_ += bytes;
 }
 
-bool Slabs::has_room(std::uint64_t bytes) const {
+std::uint64_t Slabs::room() const {
   const std::uint64_t taken = in_use_ - staging_ + std::max(staging_, aside_);
-  return bytes <= budget_ && taken <= budget_ - bytes;
+  const std::uint64_t left = host_left_();
+  return std::min(budget_ - std::min(budget_, taken), left - std::min(left, making_));
 }
 
 std::map<std::uint64_t, Slabs::Slab>::iterator Slabs::drop(
@@ -160,8 +164,9 @@ void Slabs::reserve(JobKey job, std::uint64_t bytes, std::uint64_t count) {
   for (const auto& [id, slab] : slabs_) {
     if (slab.job == job && !slab.is_staging) have += slab.bytes;
   }
-  for (; have < count * bytes && has_room(bytes); have += bytes) {
+  for (std::uint64_t left = room(); have < count * bytes && bytes <= left; left -= bytes) {
     make(job, bytes, false);
+    have += bytes;
   }
 }
 
@@ -175,6 +180,7 @@ std::vector<Slabs::Ready> Slabs::finished() {
     done = std::exchange(done_, {});
   }
   for (Work& work : done) {
+    making_ -= work.bytes;
     auto it = slabs_.find(work.id);
     if (it == slabs_.end()) {  // dropped meanwhile
       continue;

@@ -5,11 +5,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "nodemgr/host_memory.h"
 #include "nodemgr/scoped_fd.h"
 
 namespace plexrl::nodemgr {
@@ -36,13 +38,16 @@ class Slabs {
     int fd = -1;                ///< stays ours
   };
 
-  /// Ids begin at `first_id`: those of an earlier manager must not be met again.
-  Slabs(std::uint64_t budget_bytes, std::uint64_t first_id);
+  /// Ids begin at `first_id`: those of an earlier manager must not be met again. `host_left` says
+  /// how many bytes the host still has: no slab is made that would not find as many.
+  Slabs(
+      std::uint64_t budget_bytes, std::uint64_t first_id,
+      std::function<std::uint64_t()> host_left = [] { return host_bytes_left(); });
   ~Slabs();
 
   void set_budget(std::uint64_t bytes) { budget_ = bytes; }
   /// Asks for a slab; the answer comes from `finished`, at once for one that is kept. False, and no
-  /// answer: over the budget.
+  /// answer: over the budget, or the host has no more memory.
   bool ask(SessionKey session, JobKey job, std::uint64_t bytes, std::uint64_t request);
   /// Asks for the slab that the session's way to the disk and back goes through (disk_requests.h),
   /// over the budget or not; one that it had before goes. The answer comes from `finished`.
@@ -92,8 +97,8 @@ class Slabs {
   };
   Slab& make(JobKey job, std::uint64_t bytes, bool is_awaited);
   std::map<std::uint64_t, Slab>::iterator drop(std::map<std::uint64_t, Slab>::iterator slab);
-  /// Of the budget, without staging slabs; and what of it is used.
-  bool has_room(std::uint64_t bytes) const;
+  /// For more slabs: what the budget, without staging slabs, and the host's memory leave.
+  std::uint64_t room() const;
   /// Somebody waits for it now: it is made before what nobody waits for.
   void hasten(std::uint64_t id);
   void populate_loop();
@@ -101,7 +106,9 @@ class Slabs {
   void drop_kept();
 
   const std::uint64_t first_id_;
+  const std::function<std::uint64_t()> host_left_;
   std::uint64_t budget_;
+  std::uint64_t making_ = 0;  ///< bytes that are not taken from the host yet
   std::uint64_t in_use_ = 0;
   std::uint64_t staging_ = 0;  ///< of it
   std::uint64_t aside_ = 0;

@@ -60,6 +60,22 @@ TEST_F(HostMemoryTest, TheLimitOfACgroupAroundItCountsToo) {
   EXPECT_EQ(default_host_budget(root_), 40000u);
 }
 
+TEST_F(HostMemoryTest, WhatACgroupOnlyCachesIsLeft) {
+  put("/proc/self/cgroup", "0::/box\n");
+  put("/sys/fs/cgroup/box/memory.max", "100000\n");
+  put("/sys/fs/cgroup/box/memory.current", "90000\n");
+  put("/sys/fs/cgroup/box/memory.stat",
+      "anon 20000\nfile 70000\nshmem 30000\ninactive_anon 1\ninactive_file 25000\n"
+      "active_file 15000\n");
+  EXPECT_EQ(host_bytes_left(root_), 50000u);
+  put("/proc/self/cgroup", "9:memory:/box\n");
+  put("/sys/fs/cgroup/memory/box/memory.limit_in_bytes", "100000\n");
+  put("/sys/fs/cgroup/memory/box/memory.usage_in_bytes", "90000\n");
+  put("/sys/fs/cgroup/memory/box/memory.stat",
+      "inactive_file 1\nactive_file 2\ntotal_inactive_file 3000\ntotal_active_file 4000\n");
+  EXPECT_EQ(host_bytes_left(root_), 17000u);
+}
+
 TEST_F(HostMemoryTest, NoLimitIsNone) {
   put("/proc/self/cgroup", "0::/box\n");
   put("/sys/fs/cgroup/box/memory.max", "max\n");

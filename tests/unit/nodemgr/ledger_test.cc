@@ -103,6 +103,32 @@ TEST_F(LedgerTest, WhatIsCheckpointedIsBookedInHostMemoryBeforeItLeaves) {
   EXPECT_EQ(ledger.host_needed(), 0u);
 }
 
+TEST_F(LedgerTest, ABudgetPromisesNoMoreThanTheHostHas) {
+  ledger.set_host_budget(500);
+  ledger.admit(kA, 1, 900);
+  ASSERT_TRUE(ledger.judge(1, 400).fits) << "900 and 400 with 50 each: 400 more than the GPU has";
+  ledger.set_host_has(399);
+  const Admission over = ledger.judge(1, 400);
+  EXPECT_FALSE(over.fits);
+  EXPECT_FALSE(over.never) << "memory may come back";
+  EXPECT_EQ(over.available, 399u);
+  EXPECT_THAT(over.text, HasSubstr("no more than 399B of host memory are to be had now"));
+  EXPECT_EQ(ledger.promised(kA, 0), 900u) << "what was promised stays";
+  ledger.set_host_has(400);
+  EXPECT_TRUE(ledger.judge(1, 400).fits);
+}
+
+TEST_F(LedgerTest, ACheckpointedProcessComesBackWhateverIsOnOtherGpus) {
+  ledger.set_gpu(1, 1000, 50);
+  ledger.admit(kA, 1, 600);
+  ledger.attach(kOne, kA, 0, 200);
+  ledger.place({kOne}, Ledger::Place::kAway);
+  ledger.admit(kB, 2, 800);
+  for (const SessionKey session : {kTwo, kTwo + 1}) ledger.attach(session, kB, 1, 150);
+  ASSERT_FALSE(ledger.holds_promises(1)) << "more processes came there than was foreseen";
+  EXPECT_TRUE(ledger.can_return({kOne}));
+}
+
 TEST_F(LedgerTest, HostMemoryIsCountedGpuByGpu) {
   // The empty second GPU does not help the first: bytes never move between GPUs.
   ledger.set_gpu(1, 1000, 50);

@@ -314,6 +314,25 @@ TEST_F(CheckpointTest, WhatIsAwayHasItsHostMemoryAfterARestartToo) {
               HasSubstr("host memory"));
 }
 
+TEST_F(TwoGpuCheckpointTest, AGangThatWaitsToComeBackHoldsUpNewJobsOfItsOwnGpusOnly) {
+  set_helper("exit 0");
+  start_idle_job();
+  second_.emplace(queue_second(1));
+  leaves();
+  serve_until([&] { return gang()["checkpoint"] == "away"; });
+  want(process_->peer);
+  FakePeer here(socket());
+  FakePeer elsewhere(socket());
+  for (auto [peer, gpus] : {std::pair{&here, 1u}, {&elsewhere, 2u}}) {
+    wire::JobSubmit submit = job_submit(10 * kMiB, "more");
+    submit.gpus = gpus;
+    peer->send(Type::kJobSubmit, submit);
+    pump();
+  }
+  EXPECT_THAT(text_of(here.expect<wire::JobNotice>(Type::kJobQueued).text), HasSubstr("idle"));
+  elsewhere.expect<wire::JobAdmitted>(Type::kJobAdmitted);
+}
+
 TEST_F(TwoGpuCheckpointTest, AGangThatIsUnitedWithOneThatIsAwayGivesItsLeaseBackFirst) {
   set_helper("exit 0");
   start_idle_job();

@@ -55,6 +55,22 @@ TEST(Slabs, WhatWasMadeAheadIsHandedOutFirst) {
   EXPECT_EQ(slabs.bytes_in_use(), 12 * kMiB);
 }
 
+TEST(Slabs, NoMoreAreMadeThanTheHostHasMemoryFor) {
+  std::uint64_t left = 10 * kMiB;
+  Slabs slabs(1024 * kMiB, 1, [&] { return left; });
+  slabs.reserve(1, 4 * kMiB, 5);
+  EXPECT_EQ(slabs.bytes_in_use(), 8 * kMiB) << "those in the making count";
+  for (std::uint64_t request = 1; request <= 2; ++request) {
+    ASSERT_TRUE(slabs.ask(7, 1, 4 * kMiB, request));
+  }
+  answers(slabs, 2);
+  left = 3 * kMiB;
+  EXPECT_FALSE(slabs.ask(7, 1, 4 * kMiB, 3));
+  left = 4 * kMiB;
+  EXPECT_TRUE(slabs.ask(7, 1, 4 * kMiB, 4));
+  answers(slabs, 1);
+}
+
 TEST(Slabs, SomebodyWhoWaitsIsServedBeforeWhatIsMadeAhead) {
   Slabs slabs(1024 * kMiB, 1);
   slabs.reserve(1, 32 * kMiB, 16);
