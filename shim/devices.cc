@@ -15,16 +15,24 @@ constexpr const char* kFile = "devices";
 /// How often room is made for one charge: other threads may take it meanwhile.
 constexpr int kTurns = 4;
 
-/// The job has been told of that much free memory, so a refusal needs its reason; once.
-void say_why_refused(std::uint64_t bytes, std::uint64_t left) {
-  static std::atomic<bool> said{false};
-  if (said.exchange(true)) return;
+unsigned long mib(std::uint64_t bytes) { return static_cast<unsigned long>(bytes >> 20); }
+
+/// The job has been told of that much free memory, so a refusal needs its reason.
+void say_others_come_first(std::uint64_t bytes, std::uint64_t left) {
   log_user(
       "out of memory: %lu MiB that only the driver can move (managed memory, arrays, graphs) do "
       "not fit, though %lu MiB of the promise are free: the jobs beside have been promised room "
       "that it would take for good. Start jobs with a smaller --memory, or this one without others "
       "beside it",
-      static_cast<unsigned long>(bytes >> 20), static_cast<unsigned long>(left >> 20));
+      mib(bytes), mib(left));
+}
+
+/// Who knows the GPU expects that there is more.
+void say_promise_is_used_up(std::uint64_t bytes, const Devices::Figures& figures) {
+  log_user(
+      "out of memory: the job asks for %lu MiB more on a GPU of which it has been promised %lu MiB "
+      "and uses %lu: the answer is that of a GPU of this size. plexrl-run --memory promises more",
+      mib(bytes), mib(figures.promised_bytes), mib(figures.used_bytes));
 }
 
 }  // namespace
@@ -148,12 +156,20 @@ bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable, bool
     found_some = make_room_(device);
     if (charge_taken(device, bytes, unpageable)) return true;
   }
-  if (const auto now = unpageable && says_why ? find(device) : std::nullopt) {
-    const std::uint64_t used = now->charged_bytes + now->unpageable_bytes;
-    const std::uint64_t left = now->promised_bytes - std::min(now->promised_bytes, used);
-    if (bytes <= left) say_why_refused(bytes, left);
-  }
+  if (unpageable && says_why) explain_refusal(device, bytes, true);
   return false;
+}
+
+void Devices::explain_refusal(CUdevice device, std::uint64_t bytes, bool unpageable) {
+  const auto attached = find(device);
+  if (!attached || bytes > attached->total_bytes) return;
+  const auto now = figures(device);
+  const std::uint64_t left = now->promised_bytes - std::min(now->promised_bytes, now->used_bytes);
+  if (bytes > left) {
+    if (!has_said_promise_.exchange(true)) say_promise_is_used_up(bytes, *now);
+  } else if (unpageable && !has_said_others_.exchange(true)) {
+    say_others_come_first(bytes, left);
+  }
 }
 
 bool Devices::charge_taken(CUdevice device, std::uint64_t bytes, bool unpageable) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -56,6 +57,9 @@ class Devices {
   bool charge(CUdevice device, std::uint64_t bytes, bool unpageable, bool says_why = true);
   /// The same for what is taken already: no room is made for it.
   bool charge_taken(CUdevice device, std::uint64_t bytes, bool unpageable);
+  /// Tells the user, once for each reason, why a call is answered OUT_OF_MEMORY that asked for
+  /// `bytes`. Nothing is said of more than the GPU has: no promise would help.
+  void explain_refusal(CUdevice device, std::uint64_t bytes, bool unpageable = false);
   void uncharge(CUdevice device, std::uint64_t bytes, bool unpageable);
   /// Bytes that are charged as pageable become unpageable. False: they can't be, because others
   /// have been promised the HBM.
@@ -78,6 +82,8 @@ class Devices {
   const MakeRoom make_room_;
   mutable std::mutex mutex_;
   std::vector<Attached> attached_;
+  std::atomic<bool> has_said_promise_{false};  ///< explain_refusal: each reason once
+  std::atomic<bool> has_said_others_{false};
 };
 
 }  // namespace plexrl::shim

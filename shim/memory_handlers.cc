@@ -149,6 +149,7 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
   std::uint64_t address = 0;
   const CUresult result = process->memory.allocate(device, context, bytes, &address);
   if (result == CUDA_SUCCESS) *out = address;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) process->devices.explain_refusal(device, bytes);
   process->agent.notify();
   return result;
 }

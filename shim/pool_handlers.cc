@@ -109,6 +109,7 @@ CUresult allocate_async(interpose::Api api, CUdeviceptr* out, std::size_t bytes,
     std::uint64_t address = 0;
     const CUresult result = process->pools.allocate(handle, bytes, place->stream, &address);
     if (result == CUDA_SUCCESS) *out = address;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) process->devices.explain_refusal(place->device, bytes);
     process->agent.notify();
     return result;
   });

@@ -84,6 +84,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
     }
     if (!has_good_size(size, prop)) return call();  // the driver has an error for it
     const CUresult result = process->vmm.create(prop->location.id, size, *prop, handle);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      process->devices.explain_refusal(prop->location.id, size);
+    }
     process->agent.notify();
     return result;
   });

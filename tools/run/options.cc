@@ -225,7 +225,11 @@ std::optional<std::string> take_environment(const cli::Env& env, Options& option
   }
   const bool inside_a_job = !value_of("PLEXRL_JOB_ID").empty();
   if (!inside_a_job) {
-    raw.memory = value_of("PLEXRL_MEMORY");
+    if (const std::string memory = value_of("PLEXRL_MEMORY"); !memory.empty()) {
+      const auto bytes = nodemgr::settings::parse_device_bytes(memory);
+      if (!bytes.ok()) return "PLEXRL_MEMORY: " + std::string(bytes.status().message());
+      options.memory_bytes = *bytes;
+    }
     if (const std::string kind = value_of("PLEXRL_EXPORT"); !kind.empty()) raw.export_kind = kind;
     if (const std::string how = value_of("PLEXRL_EVICT"); !how.empty()) raw.evict = how;
   }

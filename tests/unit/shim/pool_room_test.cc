@@ -110,6 +110,31 @@ TEST_F(PoolRoomTest, InAContextThatHasFailedEveryCallAnswersItsError) {
   EXPECT_EQ(shim::cuMemFree_v2(kept), CUDA_SUCCESS);
 }
 
+TEST_F(PoolRoomTest, WhatItsOwnPromiseRefusesIsExplainedOnce) {
+  CUdeviceptr kept = 0;
+  ASSERT_EQ(shim::cuMemAlloc_v2(&kept, 4 * kMiB), CUDA_SUCCESS);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  const interpose::CountedCall managed{interpose::Api::cuMemAllocManaged,
+                                       interpose::UnpageableKind::kManaged, kPromise, nullptr};
+  CUdeviceptr none = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(shim::cuMemAlloc_v2(&none, std::size_t{1} << 46), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "no GPU has as much";
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(shim::cuMemAlloc_v2(&none, kPromise), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(shim::cuMemAllocAsync(&none, kPromise, nullptr), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(shim::cuMemCreate(&handle, kPromise, &properties, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(count_enter(managed), CUDA_ERROR_OUT_OF_MEMORY);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("and uses 4: "), std::string::npos) << said;
+  EXPECT_NE(said.find("promised 32 MiB"), std::string::npos) << said;
+  EXPECT_EQ(said.find("out of memory"), said.rfind("out of memory")) << said;
+  EXPECT_EQ(shim::cuMemFree_v2(kept), CUDA_SUCCESS);
+}
+
 TEST_F(PoolRoomTest, AGraphGetsIt) {
   fill_pool();
   CUgraphExec exec = nullptr;

@@ -136,6 +136,9 @@ TEST(RunOptions, ComplaintsNameTheValue) {
   EXPECT_EQ(good({"--max-slowdown", "1.05", "x"}).max_slowdown, 1.05);
   EXPECT_THAT(error({"--priority", "-1", "x"}), HasSubstr("-1"));
   EXPECT_THAT(error({"x"}, {{"PLEXRL_PRIORITY", "high"}}), HasSubstr("PLEXRL_PRIORITY=high"));
+  EXPECT_THAT(error({"x"}, {{"PLEXRL_MEMORY", "much"}}), HasSubstr("PLEXRL_MEMORY: "));
+  EXPECT_THAT(error({"x"}, {{"PLEXRL_EVICT", "never"}}), HasSubstr("PLEXRL_EVICT=never"));
+  EXPECT_THAT(error({"--memory", "much", "x"}, {}), HasSubstr("--memory: "));
   EXPECT_THAT(error({}), HasSubstr("no command"));
   EXPECT_THAT(error({
                   "--",
