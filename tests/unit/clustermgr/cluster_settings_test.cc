@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "clustermgr/host_port.h"
+#include "tests/unit/own_folder.h"
 
 namespace plexrl::clustermgr {
 namespace {
@@ -22,7 +22,8 @@ std::string error_of(std::vector<const char*> flags) {
 }
 
 TEST(ClusterSettings, AnUnknownKeyNamesLineAndNearest) {
-  const std::string path = ::testing::TempDir() + "/cluster_settings.toml";
+  const OwnFolder folder;
+  const std::string path = folder.file("clustermgr.toml");
   std::ofstream(path) << "[network]\nlisen = \"0.0.0.0:7460\"\n";
   EXPECT_THAT(
       error_of({"--config", path.c_str()}),
@@ -31,7 +32,6 @@ TEST(ClusterSettings, AnUnknownKeyNamesLineAndNearest) {
   EXPECT_THAT(error_of({"--config", path.c_str()}), HasSubstr("unknown section 'policy'"));
   std::ofstream(path) << "[network]\nlisten = \"127.0.0.1:1\"\n[metrics]\nlisten = \"off\"\n";
   EXPECT_EQ(error_of({"--config", path.c_str()}), "");
-  std::filesystem::remove(path);
 }
 
 TEST(ClusterSettings, WithoutCertificatesItListensOnlyToThisMachine) {

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/unit/own_folder.h"
+
 namespace plexrl::clustermgr {
 namespace {
 
@@ -19,10 +21,9 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 struct StoreTest : ::testing::Test {
-  const std::string folder = ::testing::TempDir() + "/store_test";
-  const std::string path = folder + "/cluster.sqlite";
-  StoreTest() { std::filesystem::create_directories(folder); }
-  ~StoreTest() override { std::filesystem::remove_all(folder); }
+  const OwnFolder own;
+  const std::string folder = own.path();
+  const std::string path = own.file("cluster.sqlite");
 };
 
 absl::Status set(Store& store, const std::string& key, const std::string& value) {

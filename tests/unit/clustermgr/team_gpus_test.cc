@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "tests/unit/own_folder.h"
 
 namespace plexrl::clustermgr {
 namespace {
@@ -16,8 +16,8 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 
 struct TeamGpus : ::testing::Test {
-  const std::string path = ::testing::TempDir() + "/teams_" + std::to_string(::getpid()) + ".toml";
-  ~TeamGpus() override { std::filesystem::remove(path); }
+  const OwnFolder folder;
+  const std::string path = folder.file("teams.toml");
 
   absl::StatusOr<std::map<std::string, int>> read(const std::string& text) const {
     std::ofstream(path) << text;

@@ -6,6 +6,7 @@
 #include "clustermgr/tls/authority.h"
 #include "clustermgr/tls/tls_folder.h"
 #include "clustermgr/tls/verifier.h"
+#include "tests/unit/own_folder.h"
 
 namespace plexrl::clustermgr::tls {
 namespace {
@@ -91,15 +92,14 @@ TEST(TlsIdentity, AUriThatIsNoRoleIsQuoted) {
 }
 
 struct TlsFolder : Tls {
-  const std::string folder = ::testing::TempDir() + "/tls_folder_test";
+  const OwnFolder own;
+  const std::string folder = own.path();
   TlsFolder() {
-    std::filesystem::create_directories(folder);
     const KeyPair pair = node();
     put("ca.pem", authority.certificate);
     put("cert.pem", pair.certificate);
     put("key.pem", pair.key);
   }
-  ~TlsFolder() override { std::filesystem::remove_all(folder); }
   void put(const char* name, const std::string& text, unsigned mode = 0600) const {
     EXPECT_TRUE(write_file(folder + "/" + name, text, mode).ok());
   }

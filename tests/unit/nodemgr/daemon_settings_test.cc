@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "tests/unit/own_folder.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -59,7 +60,8 @@ TEST(DaemonSettings, TheFolderOfTheDiskTierIsAbsolute) {
 }
 
 TEST(DaemonSettings, TeamsOfTheFileAreReadAndABadOneIsAnError) {
-  std::string path = ::testing::TempDir() + "/daemon_settings_team.toml";
+  const OwnFolder folder;
+  const std::string path = folder.file("nodemgr.toml");
   std::ofstream(path) << "[[team]]\nname = \"a\"\nweight = 2\n";
   const char* const none[] = {nullptr};
   const char* const flags[] = {"plexrl-nodemgr", "--config", path.c_str()};
@@ -69,7 +71,6 @@ TEST(DaemonSettings, TeamsOfTheFileAreReadAndABadOneIsAnError) {
   std::ofstream(path) << "[[team]]\nname = \"a\"\nweight = \"much\"\n";
   EXPECT_THAT(std::string(load_settings(3, flags, none).status().message()),
               HasSubstr(path + ":3"));
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "nodemgr/settings/cat.h"
 #include "tests/unit/nodemgr/policy_world.h"
+#include "tests/unit/own_folder.h"
 
 namespace plexrl::nodemgr {
 namespace {
@@ -19,15 +19,14 @@ using ::testing::Pair;
 
 class TeamsTest : public ::testing::Test {
  protected:
-  TeamsTest() : path_(::testing::TempDir() + "/teams_test.toml") {}
-  ~TeamsTest() override { std::filesystem::remove(path_); }
   absl::StatusOr<Teams> read(const std::string& text) {
     std::ofstream(path_) << text;
     return Teams::from_file(path_);
   }
   std::string error(const std::string& text) { return message_of(read(text).status()); }
 
-  std::string path_;
+  const OwnFolder folder_;
+  const std::string path_ = folder_.file("teams.toml");
 };
 
 constexpr const char* kTwo = R"(

@@ -1,6 +1,7 @@
-#include "tests/unit/simgpu/api_fixture.h"
-
 #include <fstream>
+
+#include "tests/unit/own_folder.h"
+#include "tests/unit/simgpu/api_fixture.h"
 
 namespace plexrl::simgpu {
 namespace {
@@ -135,7 +136,8 @@ TEST_F(ModuleTest, BadImagesAndArgumentsAreRefused) {
 }
 
 TEST_F(ModuleTest, LoadsFromAFile) {
-  const std::string path = testing::TempDir() + "/module_test.ptx";
+  const OwnFolder folder;
+  const std::string path = folder.file("kernels.ptx");
   std::ofstream(path) << kKernels;
   CUmodule module = nullptr;
   EXPECT_EQ(CUDA_SUCCESS, cuModuleLoad(&module, path.c_str()));

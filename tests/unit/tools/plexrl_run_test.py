@@ -52,7 +52,7 @@ def job(code):
 class Tree(unittest.TestCase):
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="plexrl-run-"))
-        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        self.addCleanup(self.remove)
         for folder in ("bin", "lib/plexrl/simgpu", "run", "state"):
             (self.root / folder).mkdir(parents=True)
         self.run_path = self.root / "bin/plexrl-run"
@@ -67,6 +67,10 @@ class Tree(unittest.TestCase):
                     if not name.startswith("PLEXRL_") and name not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
         self.env.update(PLEXRL_SOCKET=self.socket, XDG_STATE_HOME=str(self.root / "state"),
                         XDG_RUNTIME_DIR=str(self.root / "run"), FAKE_MANAGER_LOG=str(self.manager_log))
+
+    def remove(self):
+        while self.root.exists():  # a manager that is on its way to its end may write a line more
+            shutil.rmtree(self.root, ignore_errors=True)
 
     def manager(self, **arguments):
         manager = FakeManager(self.socket, **arguments)
