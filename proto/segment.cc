@@ -54,8 +54,12 @@ std::string encode_frame(const TraceChunk& chunk, int compression_level) {
 }
 
 bool SegmentParser::fail(const std::string& what) {
-  problem_ = what + " at byte " + std::to_string(offset_);
+  problem_ = what + " at byte " + std::to_string(at_ + offset_);
   return false;
+}
+
+std::size_t SegmentParser::find_magic(std::string_view bytes, std::size_t from) {
+  return bytes.find("PLXT", from);
 }
 
 bool SegmentParser::next(TraceChunk* chunk) {

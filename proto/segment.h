@@ -27,8 +27,9 @@ class SegmentParser {
  public:
   static constexpr std::uint32_t kMaxFrameBytes = 64u << 20;
 
-  /// `bytes` must outlive the parser.
-  explicit SegmentParser(std::string_view bytes) : bytes_(bytes) {}
+  /// `bytes` must outlive the parser. They begin at byte `at` of a file: problem() counts from
+  /// there.
+  explicit SegmentParser(std::string_view bytes, std::uint64_t at = 0) : bytes_(bytes), at_(at) {}
 
   /// False at the end and at the first bad frame; `*chunk` is then empty.
   bool next(TraceChunk* chunk);
@@ -37,6 +38,8 @@ class SegmentParser {
   const std::string& problem() const { return problem_; }
   /// The last frame is not whole: of a file that is being written, the rest may come.
   bool is_cut_short() const { return is_cut_short_; }
+  /// Where, from `from` on, a frame may begin; npos: nowhere.
+  static std::size_t find_magic(std::string_view bytes, std::size_t from);
   /// Behind the last frame that was good.
   std::size_t offset() const { return offset_; }
 
@@ -44,6 +47,7 @@ class SegmentParser {
   bool fail(const std::string& what);
 
   std::string_view bytes_;
+  std::uint64_t at_;
   std::size_t offset_ = 0;
   std::string problem_;
   bool is_cut_short_ = false;

@@ -9,6 +9,7 @@ behind its model by more than 5 % says "not measurable here".
 import argparse
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -287,6 +288,30 @@ def bench_disk(build):
                   "higher", False)
 
 
+def bench_trace(build):
+    """plexrl-trace over a trace of ten million records: how many it takes a second, and its memory against that for a tenth of them."""
+    events, rates, ratios = 10_000_000, [], []
+    with tempfile.TemporaryDirectory(dir=build, prefix="trace-bench-") as folder:
+        runs = [pathlib.Path(folder) / name for name in ("tenth", "all")]
+        for run, count in zip(runs, (events // 10, events)):
+            program_output(build, "make_trace", run, count)
+        for _ in range(3):
+            peaks, took_s = [], 0
+            for run in runs:
+                began = time.monotonic()
+                process = subprocess.Popen([build / "bin/plexrl-trace", "summary", "--json", run], stdout=subprocess.DEVNULL)
+                _, status, used = os.wait4(process.pid, 0)
+                took_s = time.monotonic() - began
+                process.returncode = os.waitstatus_to_exitcode(status)
+                if process.returncode != 0:
+                    raise Failure(f"plexrl-trace summary ended with {process.returncode}")
+                peaks.append(used.ru_maxrss)
+            rates.append(events / took_s)
+            ratios.append(peaks[1] / peaks[0])
+    yield row("trace_summary_events", rates, "events/s", "no bound", None, "higher", False)
+    yield row("trace_summary_memory", ratios, "ratio", "a trace of a tenth of the records", 1.3, "lower", False)
+
+
 def kernels_by_process(log):
     work = [json.loads(line) for line in log.read_text().splitlines()]
     return sorted((w["start_ns"], w["end_ns"], w["pid"]) for w in work if w["kind"] == "kernel")
@@ -397,7 +422,8 @@ def bench_simulator(build):
 
 BENCHMARKS = {"gate": bench_gate, "start": bench_start, "init": bench_init, "switch": bench_switch, "layout": bench_layout,
               "many": bench_many, "unchanged": bench_unchanged,
-              "handoff": bench_handoff, "collectives": bench_collectives, "observer": bench_observer, "disk": bench_disk, "simulator": bench_simulator}
+              "handoff": bench_handoff, "collectives": bench_collectives, "observer": bench_observer, "disk": bench_disk, "trace": bench_trace,
+              "simulator": bench_simulator}
 
 
 def show(r):

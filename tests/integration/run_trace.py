@@ -2,7 +2,8 @@
 """plexrl-trace and what real node managers write.
 
 live: with --follow each line is a whole summary, and tells of a job while it runs and of its end, also of the next manager's run. nodes: two
-nodes' traces, read as one.
+nodes' traces, read as one. long, longest: a trace of some hundred thousand records, and of ten million, in memory that does not grow
+with it.
 """
 import json
 import os
@@ -89,7 +90,38 @@ def nodes(sandbox):
     return "one time line"
 
 
+def peak_bytes(sandbox, *words):
+    """Of plexrl-trace, and what it printed."""
+    with open(sandbox.folder / "shown", "w+", encoding="utf-8") as shown:
+        process = subprocess.Popen([sandbox.prefix / "bin/plexrl-trace", *words], stdout=shown, stderr=subprocess.PIPE)
+        errors = process.stderr.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0 or errors:
+            raise Failure(f"{words} ended with {process.returncode}: {errors.decode()}")
+        shown.seek(0)
+        return used.ru_maxrss * 1024, json.loads(shown.read())
+
+
+def long_trace(sandbox, records):
+    """The memory that is used for a trace of so many records is what is used for a quarter of it."""
+    most_bytes, found = 256 << 20, []
+    for name, count in (("quarter", records // 4), ("all", records)):
+        subprocess.run([sandbox.build / "tests/bench/make_trace", sandbox.folder / name, str(count)], check=True)
+    for verb in ("summary", "gaps"):
+        (quarter, before), (whole, shown) = (peak_bytes(sandbox, verb, "--json", sandbox.folder / name) for name in ("quarter", "all"))
+        if whole > most_bytes or whole > 1.3 * quarter:
+            raise Failure(f"{verb}: {whole >> 20} MiB for {records} records, {quarter >> 20} MiB for a quarter of them")
+        if verb == "summary" and not 3 < sum(gpu["swaps"] for gpu in shown["summary"]["gpus"]) / sum(
+                gpu["swaps"] for gpu in before["summary"]["gpus"]) < 5:
+            raise Failure("the whole trace has not four times the switches of its quarter")
+        found.append(f"{verb} {whole >> 20} MiB, of a quarter {quarter >> 20} MiB")
+    return ", ".join(found)
+
+
 CASES = {case.__name__: case for case in (live, nodes)}
+CASES["long"] = lambda sandbox: long_trace(sandbox, 1_200_000)
+CASES["longest"] = lambda sandbox: long_trace(sandbox, 10_000_000)
 
 if __name__ == "__main__":
     sys.exit(run_case(__doc__, CASES, spec=""))

@@ -1,12 +1,10 @@
 #include "tools/trace/follower.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "proto/segment.h"
 #include "tools/trace/run_folder.h"
+#include "tools/trace/segment_file.h"
 
 namespace plexrl::trace {
 
@@ -24,33 +22,33 @@ absl::StatusOr<bool> Follower::look() {
   if (*run != run_) {
     run_ = *run;
     segments_.clear();
-    trace_ = {};
+    sink_.begin();
   }
   bool has_new = false;
-  for (const std::string& file : segments_in(run_)) has_new |= read_on(file);
-  if (has_new) sort_by_time(trace_);
+  // Listed before it is read: when there is a newer one, nothing is added to this one any more.
+  const std::vector<std::string> files = segments_in(run_);
+  for (const std::string& file : files) has_new |= read_on(file, file == files.back());
   return has_new;
 }
 
-bool Follower::read_on(const std::string& file) {
+bool Follower::read_on(const std::string& file, bool is_newest) {
   Segment& segment = segments_[file];
-  if (segment.is_damaged) return false;
-  std::ifstream in(file, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(segment.read_bytes));
-  std::stringstream rest;
-  rest << in.rdbuf();
-  const std::string bytes = rest.str();
-  SegmentParser parser(bytes);
-  const std::size_t before = trace_.records.size();
-  for (TraceChunk chunk; parser.next(&chunk);) take_records(chunk, trace_);
-  segment.read_bytes += parser.offset();
-  if (!parser.problem().empty() && !parser.is_cut_short()) {
-    segment.is_damaged = true;
-    trace_.warnings.push_back(absl::StrCat(file, ": ", parser.problem(), " (counted from ",
-                                           segment.read_bytes - parser.offset(),
-                                           "); not followed any further"));
+  if (segment.is_over) return false;
+  SegmentFile frames(file, segment.read_bytes);
+  bool has_new = false;
+  const auto take = [&](TraceRecord&& record) {
+    has_new = true;
+    sink_.take(std::move(record));
+  };
+  for (TraceChunk chunk; frames.next(&chunk);) take_records(chunk, take);
+  segment.read_bytes = frames.offset();
+  const bool is_damaged = !frames.problem().empty() && !(is_newest && frames.may_go_on());
+  if (is_damaged) {
+    sink_.warn(
+        absl::StrCat(file, ": ", frames.problem(), "; the rest of this file is not followed"));
   }
-  return trace_.records.size() > before;
+  segment.is_over = is_damaged || (!is_newest && frames.status().ok());
+  return has_new;
 }
 
 }  // namespace plexrl::trace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,38 +10,46 @@
 
 namespace plexrl::trace {
 
-/// A run that may still be written: each `look` reads what has been added to it since the last.
+/// A run that may still be written: each `look` gives out what has been added to it since the last.
 /// When a newer run begins (the next node manager's) that one is followed from its beginning.
 ///
-///   Follower follower(folders);
-///   while (true) { if (follower.look().value()) show(build_model(follower.trace())); sleep(…); }
+///   Follower follower(folders, {.begin = forget_all, .take = count_it});
+///   while (true) { if (follower.look().value()) show(); sleep(…); }
 ///
-/// Everything that was read stays in memory. One thread.
+/// It keeps no records, and reads no more of a file at a time than a frame. One thread.
 class Follower {
  public:
-  /// A run's folder, or folders of runs.
-  explicit Follower(std::vector<std::string> folders) : folders_(std::move(folders)) {}
+  struct Sink {
+    std::function<void()> begin;  ///< a run's beginning: what was taken before is another's
+    TakeRecord take;              ///< in the order of the files
+    std::function<void(std::string)> warn;  ///< what can't be read, once
+  };
 
-  /// Whether there are new records. NotFound: there is no run yet. Segments that are removed
-  /// meanwhile keep their records; a frame that is not whole yet is read the next time.
+  /// A run's folder, or folders of runs.
+  Follower(std::vector<std::string> folders, Sink sink)
+      : folders_(std::move(folders)), sink_(std::move(sink)) {}
+
+  /// Whether there were new records. NotFound: there is no run yet.
+  ///
+  /// A frame that is not whole is read the next time, as long as it may be one that is being
+  /// written: it is the last of the newest segment, and no other frame lies behind it. Otherwise
+  /// it is damaged, that is said, and the rest of its segment is left out.
   [[nodiscard]] absl::StatusOr<bool> look();
 
-  /// All of the run so far, in order of time. What can't be read is in its warnings, once.
-  const RawTrace& trace() const { return trace_; }
   const std::string& run() const { return run_; }
 
  private:
   absl::StatusOr<std::string> current_run() const;
-  bool read_on(const std::string& file);
+  bool read_on(const std::string& file, bool is_newest);
 
   struct Segment {
-    std::size_t read_bytes = 0;
-    bool is_damaged = false;
+    std::uint64_t read_bytes = 0;
+    bool is_over = false;  ///< damaged, or a newer one has begun
   };
   std::vector<std::string> folders_;
+  Sink sink_;
   std::string run_;
   std::map<std::string, Segment> segments_;  ///< by path
-  RawTrace trace_;
 };
 
 }  // namespace plexrl::trace

@@ -1,7 +1,6 @@
 #include "tools/trace/gap_report.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace plexrl::trace {
@@ -16,52 +15,51 @@ std::int64_t next_edge(std::int64_t edge) {
 
 }  // namespace
 
-std::vector<CauseTotal> gap_causes(const Model& model) {
-  std::map<std::pair<std::string, std::string>, CauseTotal> sums;
-  for (const Gap& gap : model.gaps) {
-    for (const CauseTime& one : causes_of(gap)) {
-      CauseTotal& sum = sums[{one.cause, one.detail}];
-      sum.cause = one.cause;
-      sum.detail = one.detail;
-      ++sum.gaps;
-      sum.total_ns += one.time_ns;
-    }
+void GapSums::add(const Gap& gap) {
+  longest_.push_back(gap);
+  if (longest_.size() > 2 * count_) keep_longest();
+  for (const CauseTime& one : causes_of(gap)) {
+    CauseTotal& sum = causes_[{one.cause, one.detail}];
+    sum.cause = one.cause;
+    sum.detail = one.detail;
+    ++sum.gaps;
+    sum.total_ns += one.time_ns;
   }
-  std::vector<CauseTotal> list;
-  for (auto& [key, sum] : sums) list.push_back(std::move(sum));
-  std::stable_sort(list.begin(), list.end(), [](const CauseTotal& a, const CauseTotal& b) {
-    return a.total_ns > b.total_ns;
-  });
-  return list;
+  if (histogram_.empty()) histogram_.push_back({0, 1'000'000});
+  while (histogram_.back().to_ns <= gap.length_ns()) {
+    const std::int64_t edge = histogram_.back().to_ns;
+    histogram_.push_back({edge, next_edge(edge)});
+  }
+  for (GapBucket& bucket : histogram_) {
+    if (gap.length_ns() >= bucket.to_ns) continue;
+    ++bucket.count;
+    bucket.total_ns += gap.length_ns();
+    break;
+  }
 }
 
-std::vector<Gap> longest_gaps(const Model& model, std::size_t count) {
-  std::vector<Gap> gaps = model.gaps;
-  std::stable_sort(gaps.begin(), gaps.end(),
+void GapSums::keep_longest() {
+  std::stable_sort(longest_.begin(), longest_.end(),
                    [](const Gap& a, const Gap& b) { return a.length_ns() > b.length_ns(); });
-  if (gaps.size() > count) gaps.resize(count);
-  return gaps;
+  if (longest_.size() > count_)
+    longest_.erase(longest_.begin() + static_cast<std::ptrdiff_t>(count_), longest_.end());
 }
 
-std::vector<GapBucket> gap_histogram(const Model& model) {
-  std::vector<GapBucket> buckets;
-  std::int64_t longest = 0;
-  for (const Gap& gap : model.gaps) longest = std::max(longest, gap.length_ns());
-  if (model.gaps.empty()) return buckets;
-  buckets.push_back({0, 1'000'000});
-  while (buckets.back().to_ns <= longest) {
-    const std::int64_t edge = buckets.back().to_ns;
-    buckets.push_back({edge, next_edge(edge)});
-  }
-  for (const Gap& gap : model.gaps) {
-    for (GapBucket& bucket : buckets) {
-      if (gap.length_ns() >= bucket.to_ns) continue;
-      ++bucket.count;
-      bucket.total_ns += gap.length_ns();
-      break;
-    }
-  }
-  return buckets;
+GapReport GapSums::report() const {
+  GapSums sorted = *this;
+  sorted.keep_longest();
+  GapReport report{std::move(sorted.longest_), {}, histogram_};
+  for (const auto& [key, sum] : causes_) report.causes.push_back(sum);
+  std::stable_sort(
+      report.causes.begin(), report.causes.end(),
+      [](const CauseTotal& a, const CauseTotal& b) { return a.total_ns > b.total_ns; });
+  return report;
+}
+
+GapReport gap_report(const Model& model, std::size_t longest) {
+  GapSums sums(longest);
+  for (const Gap& gap : model.gaps) sums.add(gap);
+  return sums.report();
 }
 
 }  // namespace plexrl::trace

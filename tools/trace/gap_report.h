@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/trace/model.h"
@@ -21,13 +24,31 @@ struct CauseTotal {
   std::int64_t total_ns = 0;
 };
 
-/// The largest first.
-std::vector<CauseTotal> gap_causes(const Model& model);
+struct GapReport {
+  std::vector<Gap> longest;          ///< the longest first
+  std::vector<CauseTotal> causes;    ///< the largest first
+  std::vector<GapBucket> histogram;  ///< by length: below 1 ms, then three buckets a decade
+                                     ///< (1-2-5), as far as there are gaps
+};
 
-/// The `count` longest, longest first.
-std::vector<Gap> longest_gaps(const Model& model, std::size_t count);
+/// Counts gaps one by one, so that they need not all be in memory: what it keeps is the `longest`
+/// longest, and a sum for each cause with its detail.
+class GapSums {
+ public:
+  explicit GapSums(std::size_t longest) : count_(longest) {}
+  void add(const Gap& gap);
+  GapReport report() const;
 
-/// By length: below 1 ms, then three buckets a decade (1-2-5), as far as there are gaps.
-std::vector<GapBucket> gap_histogram(const Model& model);
+ private:
+  void keep_longest();
+
+  std::size_t count_;
+  std::vector<Gap> longest_;  ///< at most twice as many, in the order in which they came
+  std::map<std::pair<std::string, std::string>, CauseTotal> causes_;
+  std::vector<GapBucket> histogram_;
+};
+
+/// Of all gaps of the model.
+GapReport gap_report(const Model& model, std::size_t longest);
 
 }  // namespace plexrl::trace

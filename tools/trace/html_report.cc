@@ -177,7 +177,7 @@ Json report_data(const Model& model, const ReportLimits& limits) {
   data["has_activity"] = model.has_activity;
   add_rows(model, timeline_rows(model), limits, data);
   data["duty"] = duty_list(model, limits.duty_bins);
-  const Json gaps = gaps_json(model, longest_gaps(model, limits.gaps), gap_histogram(model));
+  const Json gaps = gaps_json(model, gap_report(model, limits.gaps));
   data["gaps"] = gaps["gaps"];
   data["histogram"] = gaps["histogram"];
   add_swaps(model, limits.swaps, data);

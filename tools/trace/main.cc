@@ -14,6 +14,7 @@
 #include "tools/cli/socket_path.h"
 #include "tools/trace/follower.h"
 #include "tools/trace/nodes.h"
+#include "tools/trace/totals.h"
 #include "tools/trace/verbs.h"
 
 namespace plexrl::trace {
@@ -146,14 +147,94 @@ std::string wrong_verb(int argc, char** argv, const CLI::App& app) {
          "; try plexrl-trace --help";
 }
 
+// Of a trace that is in memory.
 int run_verb(const std::string& verb, const Model& model, const VerbOptions& options) {
-  if (verb == "summary") return print_summary(model, options);
+  if (verb == "summary") return print_summary(model, summarize(model), options);
   if (verb == "timeline") return print_timeline(model, options);
   if (verb == "swaps") return print_swaps(model, options);
-  if (verb == "gaps") return print_gaps(model, options);
+  if (verb == "gaps") return print_gaps(model, gap_report(model, options.top), options);
   if (verb == "why") return print_why(model, options);
   if (verb == "report") return write_report(model, options);
   return write_export(model, options);
+}
+
+// Whether the verb's result can be made while the trace is read, without keeping all of it.
+bool is_made_in_passing(const std::string& verb) {
+  return verb == "summary" || verb == "gaps" || verb == "timeline" || verb == "swaps";
+}
+
+// What such a verb shows, of a trace that comes record by record.
+class Passing {
+ public:
+  // `most`: entries of a timeline, or swaps, that are shown; the newest.
+  Passing(const std::string& verb, const VerbOptions& options, std::size_t most = SIZE_MAX)
+      : verb_(verb),
+        options_(options),
+        totals_(options.top),
+        recent_(most),
+        is_summed_(verb == "summary" || verb == "gaps"),
+        windows_(is_summed_ ? static_cast<WindowSink&>(totals_) : recent_) {}
+  // A copy: what it would be if the trace ended here.
+  Passing(const Passing& other)
+      : verb_(other.verb_),
+        options_(other.options_),
+        totals_(other.totals_),
+        recent_(other.recent_),
+        is_summed_(other.is_summed_),
+        windows_(other.windows_, is_summed_ ? static_cast<WindowSink&>(totals_) : recent_),
+        count_(other.count_) {}
+  Passing& operator=(const Passing&) = delete;
+
+  void take(TraceRecord&& record) {
+    ++count_;
+    windows_.take(std::move(record));
+  }
+  std::size_t count() const { return count_; }
+
+  // Nothing may be taken after it. What figures lack is said on stderr, unless it was.
+  int show(bool* is_said) {
+    Model ended = windows_.finish();
+    if (!*is_said) *is_said = complain_of(ended);
+    if (verb_ == "summary") return print_summary(ended, totals_.summary(ended), options_);
+    if (verb_ == "gaps") return print_gaps(ended, totals_.gaps(), options_);
+    const Model model = recent_.model(std::move(ended));
+    return verb_ == "timeline" ? print_timeline(model, options_) : print_swaps(model, options_);
+  }
+
+ private:
+  bool complain_of(const Model& ended) const {
+    if (ended.unknown_records > 0) {
+      complain(0, std::to_string(ended.unknown_records) +
+                      " records are of kinds that this version does not know: ignoring them");
+    }
+    if (windows_.late_records() > 0) {
+      complain(0, std::to_string(windows_.late_records()) +
+                      " records tell of what was long before: figures of that time are not exact");
+    }
+    return ended.unknown_records > 0 || windows_.late_records() > 0;
+  }
+
+  const std::string& verb_;
+  const VerbOptions& options_;
+  Totals totals_;
+  Recent recent_;
+  bool is_summed_;
+  Windows windows_;
+  std::size_t count_ = 0;
+};
+
+int show_in_passing(const std::string& verb, const CommandLine& line) {
+  Passing passing(verb, line.options);
+  std::vector<std::string> warnings;
+  const auto status = read_records(
+      line.paths, [&](TraceRecord&& record) { passing.take(std::move(record)); }, warnings);
+  if (!status.ok()) return complain(cli::kFailed, std::string(status.message()));
+  for (const std::string& warning : warnings) complain(0, warning);
+  if (passing.count() == 0 && !warnings.empty()) {
+    return complain(cli::kFailed, "nothing there is a trace");
+  }
+  bool is_said = false;
+  return passing.show(&is_said);
 }
 
 // What is wrong with the trace is said on stderr. None: nothing can be shown of it.
@@ -198,25 +279,22 @@ int follow_run(const std::string& verb, const CommandLine& line) {
       return complain(cli::kUsage, path + " is no folder: --follow takes a run's, or one of runs");
     }
   }
-  Follower follower(line.paths.empty() ? trace_folders() : line.paths);
-  std::size_t warned = 0;
-  std::string run;
+  constexpr std::size_t kMostShown = 200'000;  // slices, gaps and swaps
+  std::optional<Passing> passing;
+  bool is_said = false;
+  Follower follower(line.paths.empty() ? trace_folders() : line.paths,
+                    {.begin = [&] { passing.emplace(verb, line.options, kMostShown); },
+                     .take = [&](TraceRecord&& record) { passing->take(std::move(record)); },
+                     .warn = [](const std::string& warning) { complain(0, warning); }});
   for (bool is_waiting = false;; std::this_thread::sleep_for(kLookEvery)) {
     const auto has_new = follower.look();
     if (!has_new.ok() && !is_waiting) {
       is_waiting = true;
       complain(0, "there is no run yet, waiting for one");
     }
-    if (run != follower.run()) {
-      run = follower.run();
-      warned = 0;
-    }
-    for (; warned < follower.trace().warnings.size(); ++warned) {
-      complain(0, follower.trace().warnings[warned]);
-    }
     if (!has_new.ok() || !*has_new) continue;
     if (!line.options.json && isatty(STDOUT_FILENO)) std::cout << "\033[H\033[2J";
-    const int status = run_verb(verb, build_model(follower.trace()), line.options);
+    const int status = Passing(*passing).show(&is_said);
     if (!line.options.json && !isatty(STDOUT_FILENO)) std::cout << "\n";
     if (status != cli::kDone || !std::cout.flush()) return cli::kFailed;
   }
@@ -233,6 +311,8 @@ int show_run(const std::string& verb, CommandLine& line) {
     }
     line.paths = {*run};
   }
+  // Several paths may be of several nodes, whose clocks have to be known first.
+  if (line.paths.size() == 1 && is_made_in_passing(verb)) return show_in_passing(verb, line);
   const auto model = read_model(line.paths);
   return model ? run_verb(verb, *model, line.options) : cli::kFailed;
 }

@@ -116,8 +116,9 @@ struct Model {
   std::vector<Process> processes;
   std::vector<Swap> swaps;     ///< by time
   std::vector<Paging> paging;  ///< in the order in which they ended
-  std::vector<Gap> gaps;       ///< as recorded; for gangs without any, their idle slices
+  std::vector<Gap> gaps;       ///< as recorded; of a trace without any (!has_activity) idle slices
   bool has_activity = false;   ///< it tells when gangs had work outstanding: any gap is recorded
+  bool has_paging = false;     ///< it tells of paging: an older manager's does not
   std::vector<MemoryPoint> memory;
   std::vector<Problem> problems;
   std::vector<Decision> decisions;

@@ -85,6 +85,7 @@ void append(Model& to, Model from) {
   to.start_ns = to.start_ns == 0 ? from.start_ns : std::min(to.start_ns, from.start_ns);
   to.end_ns = std::max(to.end_ns, from.end_ns);
   to.has_activity |= from.has_activity;
+  to.has_paging |= from.has_paging;
   to.unknown_records += from.unknown_records;
   to.realtime_at_0 = from.realtime_at_0;  // the same for all, as they are moved
   for (Gpu& gpu : from.gpus) gpu.name = absl::StrCat(from.node, ": ", gpu.name);

@@ -1,17 +1,14 @@
 #include "tools/trace/reader.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
+#include <unordered_map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "proto/segment.h"
 #include "tools/trace/run_folder.h"
+#include "tools/trace/segment_file.h"
 
 namespace plexrl::trace {
 namespace {
@@ -28,27 +25,20 @@ absl::StatusOr<std::vector<std::string>> segments_of(const std::string& path) {
   return segments_in(*run);
 }
 
-absl::Status read_segment(const std::string& file, RawTrace& trace) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream contents;
-  contents << in.rdbuf();
-  if (!in) {
-    const int why = errno;
-    std::error_code error;
-    if (fs::file_size(file, error) == 0 && !error) return absl::OkStatus();  // just begun
-    return absl::UnavailableError(absl::StrCat(file, ": ", strerror(why)));
-  }
-  const std::string bytes = contents.str();
-  SegmentParser parser(bytes);
+absl::Status read_segment(const std::string& file, const TakeRecord& take,
+                          std::vector<std::string>& warnings) {
+  SegmentFile segment(file);
   std::size_t left_out = 0;
-  for (TraceChunk chunk; parser.next(&chunk);) left_out += take_records(chunk, trace);
+  for (TraceChunk chunk; segment.next(&chunk);) left_out += take_records(chunk, take);
+  if (!segment.status().ok()) return segment.status();
   if (left_out > 0) {
-    trace.warnings.push_back(absl::StrCat(
-        file, ": ", left_out, " records left out: they name times that no clock shows"));
+    warnings.push_back(absl::StrCat(file, ": ", left_out,
+                                    " records left out: they name times that no clock shows"));
   }
-  if (!parser.problem().empty()) {
-    trace.warnings.push_back(
-        absl::StrCat(file, ": ", parser.problem(), " of ", bytes.size(), "; read up to there"));
+  if (!segment.problem().empty()) {
+    std::error_code error;
+    warnings.push_back(absl::StrCat(file, ": ", segment.problem(), " of ",
+                                    fs::file_size(file, error), "; read up to there"));
   }
   return absl::OkStatus();
 }
@@ -57,21 +47,34 @@ absl::Status read_segment(const std::string& file, RawTrace& trace) {
 /// differences of such times stay far from where 64 bits end.
 constexpr std::uint64_t kLatestNs = std::uint64_t{1} << 58;
 
-/// Whether all times and durations in it, by the names of the fields, can be true.
-bool has_possible_times(const google::protobuf::Message& message) {
-  using google::protobuf::FieldDescriptor;
-  const auto* const reflection = message.GetReflection();
-  const auto* const type = message.GetDescriptor();
-  for (int i = 0; i < type->field_count(); ++i) {
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+/// The fields of a kind of message that are times or durations, by their names, or may hold some.
+const std::vector<const FieldDescriptor*>& timed_fields(const Descriptor* type) {
+  static std::unordered_map<const Descriptor*, std::vector<const FieldDescriptor*>> known;
+  const auto [found, is_new] = known.try_emplace(type);
+  for (int i = 0; is_new && i < type->field_count(); ++i) {
     const FieldDescriptor* const field = type->field(i);
     if (field->is_repeated()) continue;
+    const bool is_time = field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64 &&
+                         absl::EndsWith(field->name(), "_ns");
+    if (is_time || field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      found->second.push_back(field);
+    }
+  }
+  return found->second;
+}
+
+/// Whether all times and durations in it can be true.
+bool has_possible_times(const google::protobuf::Message& message) {
+  const auto* const reflection = message.GetReflection();
+  for (const FieldDescriptor* const field : timed_fields(message.GetDescriptor())) {
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       if (reflection->HasField(message, field) &&
           !has_possible_times(reflection->GetMessage(message, field)))
         return false;
-    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64 &&
-               absl::EndsWith(field->name(), "_ns") &&
-               reflection->GetUInt64(message, field) > kLatestNs) {
+    } else if (reflection->GetUInt64(message, field) > kLatestNs) {
       return false;
     }
   }
@@ -95,11 +98,11 @@ void sort_by_time(RawTrace& trace) {
                    [](const auto& a, const auto& b) { return a.at_ns() < b.at_ns(); });
 }
 
-std::size_t take_records(TraceChunk& chunk, RawTrace& trace) {
+std::size_t take_records(TraceChunk& chunk, const TakeRecord& take) {
   std::size_t left_out = 0;
   for (TraceRecord& record : *chunk.mutable_records()) {
     if (has_possible_times(record)) {
-      trace.records.push_back(std::move(record));
+      take(std::move(record));
     } else {
       ++left_out;
     }
@@ -107,8 +110,8 @@ std::size_t take_records(TraceChunk& chunk, RawTrace& trace) {
   return left_out;
 }
 
-absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
-  RawTrace trace;
+absl::Status read_records(const std::vector<std::string>& paths, const TakeRecord& take,
+                          std::vector<std::string>& warnings) {
   std::set<fs::path> seen;  // a segment named twice counts once
   for (const std::string& path : paths) {
     const auto files = segments_of(path);
@@ -116,9 +119,18 @@ absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
     for (const std::string& file : *files) {
       std::error_code error;
       if (!seen.insert(fs::weakly_canonical(file, error)).second) continue;
-      if (auto status = read_segment(file, trace); !status.ok()) return status;
+      if (auto status = read_segment(file, take, warnings); !status.ok()) return status;
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RawTrace> read_trace(const std::vector<std::string>& paths) {
+  RawTrace trace;
+  const auto status = read_records(
+      paths, [&](TraceRecord&& record) { trace.records.push_back(std::move(record)); },
+      trace.warnings);
+  if (!status.ok()) return status;
   sort_by_time(trace);
   return trace;
 }

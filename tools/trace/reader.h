@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,16 @@ struct RawTrace {
   std::vector<std::string> warnings;  ///< "FILE: why it was not read to its end"
 };
 
-/// Moves the chunk's records to the trace, but for those with a time or duration that can't be true
-/// (more than nine years), and returns how many those are.
-std::size_t take_records(TraceChunk& chunk, RawTrace& trace);
+using TakeRecord = std::function<void(TraceRecord&&)>;
+
+/// Gives out the chunk's records, but for those with a time or duration that can't be true (more
+/// than nine years), and returns how many those are.
+std::size_t take_records(TraceChunk& chunk, const TakeRecord& take);
+
+/// As read_trace, but gives out each record as it is read, in the order of the files; no more of
+/// them is in memory than a frame.
+[[nodiscard]] absl::Status read_records(const std::vector<std::string>& paths,
+                                        const TakeRecord& take, std::vector<std::string>& warnings);
 
 /// Reads segment files (*.plxt) and folders. A folder with segments is one run; of a folder that
 /// holds runs, the newest is taken. Segments of a run are read in the order of their names. A

@@ -269,20 +269,19 @@ Json swaps_json(const Model& model) {
   return object;
 }
 
-Json gaps_json(const Model& model, const std::vector<Gap>& longest,
-               const std::vector<GapBucket>& histogram) {
+Json gaps_json(const Model& model, const GapReport& report) {
   Json object = head_json(model);
   object["gaps"] = Json::array();
-  for (const Gap& gap : longest) object["gaps"].push_back(gap_json(model, gap));
+  for (const Gap& gap : report.longest) object["gaps"].push_back(gap_json(model, gap));
   object["by_cause"] = Json::array();
-  for (const CauseTotal& sum : gap_causes(model)) {
+  for (const CauseTotal& sum : report.causes) {
     object["by_cause"].push_back({{"cause", sum.cause},
                                   {"detail", text_or_null(sum.detail)},
                                   {"gaps", sum.gaps},
                                   {"total_ns", sum.total_ns}});
   }
   object["histogram"] = Json::array();
-  for (const GapBucket& bucket : histogram) {
+  for (const GapBucket& bucket : report.histogram) {
     object["histogram"].push_back({{"from_ns", bucket.from_ns},
                                    {"to_ns", bucket.to_ns},
                                    {"count", bucket.count},

@@ -13,8 +13,7 @@ using Json = nlohmann::ordered_json;
 
 Json summary_json(const Model& model, const Summary& summary);
 Json swaps_json(const Model& model);
-Json gaps_json(const Model& model, const std::vector<Gap>& longest,
-               const std::vector<GapBucket>& histogram);
+Json gaps_json(const Model& model, const GapReport& report);
 Json timeline_json(const Model& model, std::int64_t from_ns, std::int64_t to_ns);
 /// Everything the model has: `export --format json`.
 Json export_json(const Model& model);

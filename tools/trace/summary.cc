@@ -5,7 +5,7 @@
 namespace plexrl::trace {
 namespace {
 
-using GapsByGang = std::map<std::pair<std::string, std::uint64_t>, Pieces>;
+constexpr std::size_t kIdShown = 8;  ///< of a job without a name
 
 Pieces pieces_in_any(const Gang& gang, std::initializer_list<const char*> states, int gpu) {
   Pieces pieces;
@@ -22,11 +22,11 @@ const Pieces& gaps_of(const GapsByGang& gaps, const Gang& gang) {
 }
 
 // Idle time by cause: of gaps that overlap, the one that began first counts.
-void add_idle_causes(const Model& model, const Gang& gang, const Pieces& idle, JobSummary& job) {
+void add_idle_causes(const std::vector<const Gap*>& gaps, const Pieces& idle, JobSummary& job) {
   std::map<std::string, Pieces> by_cause;
-  for (const Gap& gap : model.gaps) {
-    const bool is_told = !gap.cause.empty() || !gap.causes.empty();
-    if (gap.job_id != gang.job_id || gap.gang != gang.id || !is_told) continue;
+  for (const Gap* one : gaps) {
+    const Gap& gap = *one;
+    if (gap.cause.empty() && gap.causes.empty()) continue;
     // The parts of a gap one after the other: when each was is not known.
     std::int64_t from = gap.start_ns;
     for (const CauseTime& one : causes_of(gap)) {
@@ -50,7 +50,8 @@ void add_idle_causes(const Model& model, const Gang& gang, const Pieces& idle, J
   if (!unexplained.empty()) job.idle_by_ns["unknown"] += total_ns(unexplained);
 }
 
-void add_gang(const Model& model, const Gang& gang, const Pieces& gaps, JobSummary& job) {
+void add_gang(const Gang& gang, const std::vector<const Gap*>& told, const Pieces& gaps,
+              JobSummary& job) {
   for (const Slice& slice : gang.slices) {
     if (slice.state == "running") job.running_ns += slice.length_ns();
     if (slice.state == "waiting") job.waiting_ns += slice.length_ns();
@@ -66,70 +67,47 @@ void add_gang(const Model& model, const Gang& gang, const Pieces& gaps, JobSumma
   idle.insert(idle.end(), activity.held_idle.begin(), activity.held_idle.end());
   idle = merge(std::move(idle));
   job.idle_ns += total_ns(idle);
-  add_idle_causes(model, gang, idle, job);
+  add_idle_causes(told, idle, job);
 }
 
 // Every process tells what it moved; what left while no holder changed is in no swap.
-void add_moved(const Model& model, JobSummary& job) {
-  for (const auto& [at_ns, record] : model.paging) {
-    if (record.job_id() != job.id) continue;
-    job.out_bytes += record.out_bytes();
-    job.in_bytes += record.in_bytes();
-    if (record.kind() == PagingRecord::EVICT) {
+void add_moved(const PagingRecord& record, JobSummary& job) {
+  job.out_bytes += record.out_bytes();
+  job.in_bytes += record.in_bytes();
+  if (record.kind() != PagingRecord::EVICT) return;
+  job.saved.untouched_bytes += record.untouched_bytes();
+  job.saved.repeated_bytes += record.repeated_bytes();
+  job.saved.unchanged_bytes += record.unchanged_bytes();
+}
+
+void add_swap(const SwitchRecord& record, bool has_paging,
+              std::map<std::string, JobSummary>& jobs) {
+  if (!record.out_job_id().empty()) {
+    JobSummary& job = jobs[record.out_job_id()];
+    ++job.swaps_out;
+    if (!has_paging) {
+      job.out_bytes += record.out_bytes();
       job.saved.untouched_bytes += record.untouched_bytes();
       job.saved.repeated_bytes += record.repeated_bytes();
       job.saved.unchanged_bytes += record.unchanged_bytes();
     }
+    job.saved.shared_bytes += record.shared_bytes();
+  }
+  if (!record.in_job_id().empty()) {
+    JobSummary& job = jobs[record.in_job_id()];
+    ++job.swaps_in;
+    if (!has_paging) job.in_bytes += record.in_bytes();
   }
 }
 
-void add_swaps(const Model& model, JobSummary& job) {
-  const bool has_paging = !model.paging.empty();  // else it is a trace of an older manager
-  if (has_paging) add_moved(model, job);
-  for (const auto& [at_ns, record] : model.swaps) {
-    if (record.out_job_id() == job.id) {
-      ++job.swaps_out;
-      if (!has_paging) {
-        job.out_bytes += record.out_bytes();
-        job.saved.untouched_bytes += record.untouched_bytes();
-        job.saved.repeated_bytes += record.repeated_bytes();
-        job.saved.unchanged_bytes += record.unchanged_bytes();
-      }
-      job.saved.shared_bytes += record.shared_bytes();
-    }
-    if (record.in_job_id() == job.id) {
-      ++job.swaps_in;
-      if (!has_paging) job.in_bytes += record.in_bytes();
+Pieces between(const Pieces& pieces, std::int64_t from_ns, std::int64_t to_ns) {
+  Pieces inside;
+  for (const auto& [begin, end] : pieces) {
+    if (begin < to_ns && end > from_ns) {
+      inside.emplace_back(std::max(begin, from_ns), std::min(end, to_ns));
     }
   }
-}
-
-GpuSummary summarize_gpu(const Model& model, const GapsByGang& gaps, const Gpu& gpu,
-                         std::int64_t span_ns) {
-  GpuSummary summary{.gpu = gpu};
-  const int index = static_cast<int>(gpu.index);
-  Pieces running, held, busy, switching = switches_of(model, gpu.index);
-  const auto add = [](Pieces& to, const Pieces& pieces) {
-    to.insert(to.end(), pieces.begin(), pieces.end());
-  };
-  for (const Gang& gang : model.gangs) {
-    add(running, pieces_in(gang, "running", index));
-    add(busy, activity_of(gang, gaps_of(gaps, gang), index).busy);
-    add(switching, pieces_in_any(gang, {"loading", "draining"}, index));
-    add(held, pieces_in_any(gang, {"running", "loading", "draining"}, index));
-  }
-  running = merge(std::move(running));
-  summary.running_ns = total_ns(running);
-  summary.held_ns = total_ns(merge(std::move(held)));
-  summary.busy_ns = total_ns(merge(std::move(busy)));
-  summary.switching_ns = total_ns(subtract(merge(std::move(switching)), running));
-  summary.swaps = static_cast<std::uint64_t>(
-      std::count_if(model.swaps.begin(), model.swaps.end(),
-                    [&](const Swap& swap) { return swap.record.gpu_index() == gpu.index; }));
-  if (span_ns > 0) {
-    summary.duty_ratio = static_cast<double>(summary.busy_ns) / static_cast<double>(span_ns);
-  }
-  return summary;
+  return inside;
 }
 
 }  // namespace
@@ -179,30 +157,77 @@ Pieces pieces_in(const Gang& gang, const std::string& state, int gpu) {
   return pieces;
 }
 
-Summary summarize(const Model& model) {
-  Summary summary;
+void Sums::add_settled(const Model& model) {
+  std::map<std::pair<std::string, std::uint64_t>, std::vector<const Gap*>> told;
+  for (const Gap& gap : model.gaps) told[{gap.job_id, gap.gang}].push_back(&gap);
   const GapsByGang gaps = gaps_by_gang(model);
+  for (const Gang& gang : model.gangs) {
+    add_gang(gang, told[{gang.job_id, gang.id}], gaps_of(gaps, gang), jobs_[gang.job_id]);
+  }
+  for (const auto& [at_ns, record] : model.paging) add_moved(record, jobs_[record.job_id()]);
+  for (const auto& [at_ns, record] : model.swaps) {
+    add_swap(record, model.has_paging, jobs_);
+    ++gpus_[record.gpu_index()].swaps;
+  }
+}
+
+void Sums::add_gpus(const Model& model, const GapsByGang& gaps, std::int64_t from_ns,
+                    std::int64_t to_ns) {
+  for (const Gpu& gpu : model.gpus) {
+    const int index = static_cast<int>(gpu.index);
+    Pieces running, held, busy, switching;
+    const auto add = [&](Pieces& to, const Pieces& pieces) {
+      const Pieces inside = between(pieces, from_ns, to_ns);
+      to.insert(to.end(), inside.begin(), inside.end());
+    };
+    add(switching, switches_of(model, gpu.index));
+    for (const Gang& gang : model.gangs) {
+      add(running, pieces_in(gang, "running", index));
+      add(busy, activity_of(gang, gaps_of(gaps, gang), index).busy);
+      add(switching, pieces_in_any(gang, {"loading", "draining"}, index));
+      add(held, pieces_in_any(gang, {"running", "loading", "draining"}, index));
+    }
+    running = merge(std::move(running));
+    GpuSummary& sum = gpus_[gpu.index];
+    sum.running_ns += total_ns(running);
+    sum.held_ns += total_ns(merge(std::move(held)));
+    sum.busy_ns += total_ns(merge(std::move(busy)));
+    sum.switching_ns += total_ns(subtract(merge(std::move(switching)), running));
+  }
+}
+
+Summary Sums::summary(const Model& model) const {
+  Summary summary;
   std::int64_t first = INT64_MAX, last = 0;
   for (const Job& job : model.jobs) {
     first = std::min(first, job.start_ns);
     last = std::max(last, job.end_ns);
-    JobSummary& line = summary.jobs.emplace_back();
+    const auto sums = jobs_.find(job.id);
+    JobSummary& line = summary.jobs.emplace_back(sums == jobs_.end() ? JobSummary{} : sums->second);
     line.id = job.id;
-    line.name = model.job_name(job.id);
+    line.name = job.name.empty() ? job.id.substr(0, kIdShown) : job.name;
     line.team = job.team;
     line.user = job.user;
     line.wall_ns = job.end_ns - job.start_ns;
     line.queued_ns = job.queued_ns;
-    for (const Gang* gang : model.gangs_of(job.id)) {
-      add_gang(model, *gang, gaps_of(gaps, *gang), line);
-    }
-    add_swaps(model, line);
   }
   if (!model.jobs.empty()) summary.span_ns = last - first;
   for (const Gpu& gpu : model.gpus) {
-    summary.gpus.push_back(summarize_gpu(model, gaps, gpu, summary.span_ns));
+    const auto sums = gpus_.find(gpu.index);
+    GpuSummary& line = summary.gpus.emplace_back(sums == gpus_.end() ? GpuSummary{} : sums->second);
+    line.gpu = gpu;
+    if (summary.span_ns > 0) {
+      line.duty_ratio = static_cast<double>(line.busy_ns) / static_cast<double>(summary.span_ns);
+    }
   }
   return summary;
+}
+
+Summary summarize(const Model& model) {
+  Sums sums;
+  sums.add_settled(model);
+  sums.add_gpus(model, gaps_by_gang(model), INT64_MIN, INT64_MAX);
+  return sums.summary(model);
 }
 
 }  // namespace plexrl::trace

@@ -65,6 +65,29 @@ struct Summary {
 
 Summary summarize(const Model& model);
 
+/// The gaps of each gang, by job and gang, merged.
+using GapsByGang = std::map<std::pair<std::string, std::uint64_t>, Pieces>;
+GapsByGang gaps_by_gang(const Model& model);
+
+/// A summary that is put together piece by piece, for a trace that is not all in memory: figures
+/// are sums, so those of pieces add up to those of the whole.
+class Sums {
+ public:
+  /// The figures of jobs, and switches of GPUs. Each slice, swap and paging record is in one
+  /// `settled` model alone; gaps in each that has slices beside them.
+  void add_settled(const Model& settled);
+  /// The times of GPUs between the two moments. `model` has all slices, and swaps that ended later,
+  /// that reach in there; so has `gaps`.
+  void add_gpus(const Model& model, const GapsByGang& gaps, std::int64_t from_ns,
+                std::int64_t to_ns);
+  /// With names and times of jobs as in `ended`, which has nothing open any more.
+  Summary summary(const Model& ended) const;
+
+ private:
+  std::map<std::string, JobSummary> jobs_;  ///< by id
+  std::map<std::uint32_t, GpuSummary> gpus_;
+};
+
 /// From each decision to change the GPU's holder until the new one could run.
 Pieces switches_of(const Model& model, std::uint32_t gpu);
 
@@ -74,9 +97,6 @@ struct Activity {
 };
 /// `gaps`: where the gang had nothing on its GPUs, merged. `gpu`: as for pieces_in.
 Activity activity_of(const Gang& gang, const Pieces& gaps, int gpu = -1);
-
-/// The gaps of each gang, by job and gang, merged.
-std::map<std::pair<std::string, std::uint64_t>, Pieces> gaps_by_gang(const Model& model);
 
 /// The gang's time in `state` on GPU `gpu`, or on any when `gpu` is negative.
 Pieces pieces_in(const Gang& gang, const std::string& state, int gpu = -1);

@@ -66,23 +66,21 @@ void print_histogram(const std::vector<GapBucket>& histogram) {
 
 }  // namespace
 
-int print_gaps(const Model& model, const VerbOptions& options) {
-  const auto longest = longest_gaps(model, options.top);
-  const auto histogram = gap_histogram(model);
+int print_gaps(const Model& model, const GapReport& report, const VerbOptions& options) {
   if (options.json) {
-    std::cout << gaps_json(model, longest, histogram).dump() << "\n";
+    std::cout << gaps_json(model, report).dump() << "\n";
     return cli::kDone;
   }
   std::cout << heading(model) << "\n";
-  if (longest.empty()) {
+  if (report.longest.empty()) {
     std::cout << "no gaps\n";
     return cli::kDone;
   }
-  print_longest(model, longest);
-  auto causes = gap_causes(model);
+  print_longest(model, report.longest);
+  auto causes = report.causes;
   if (causes.size() > options.top) causes.resize(options.top);
   print_causes(causes);
-  print_histogram(histogram);
+  print_histogram(report.histogram);
   return cli::kDone;
 }
 

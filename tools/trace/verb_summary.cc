@@ -80,8 +80,7 @@ std::string relative_time(const Model& model, std::int64_t at_ns) {
   return text;
 }
 
-int print_summary(const Model& model, const VerbOptions& options) {
-  const Summary summary = summarize(model);
+int print_summary(const Model& model, const Summary& summary, const VerbOptions& options) {
   if (options.json) {
     std::cout << summary_json(model, summary).dump() << "\n";
     return cli::kDone;

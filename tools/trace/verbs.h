@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "tools/trace/gap_report.h"
 #include "tools/trace/model.h"
+#include "tools/trace/summary.h"
 
 /// The verbs of plexrl-trace: each prints on stdout and returns the exit status.
 namespace plexrl::trace {
@@ -19,10 +21,10 @@ struct VerbOptions {
   std::string job_at;                          ///< of why: JOB@TIME
 };
 
-int print_summary(const Model& model, const VerbOptions& options);
+int print_summary(const Model& model, const Summary& summary, const VerbOptions& options);
 int print_timeline(const Model& model, const VerbOptions& options);
 int print_swaps(const Model& model, const VerbOptions& options);
-int print_gaps(const Model& model, const VerbOptions& options);
+int print_gaps(const Model& model, const GapReport& report, const VerbOptions& options);
 int print_why(const Model& model, const VerbOptions& options);
 int print_diff(const Model& a, const Model& b, const VerbOptions& options);
 int write_export(const Model& model, const VerbOptions& options);

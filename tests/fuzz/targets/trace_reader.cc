@@ -31,7 +31,7 @@ void report(const RawTrace& trace) {
   export_perfetto(model);
   export_json(model).dump(-1, ' ', false, Json::error_handler_t::replace);
   summary_json(model, summary);
-  gaps_json(model, longest_gaps(model, 5), gap_histogram(model));
+  gaps_json(model, gap_report(model, 5));
   if (model.end_ns > model.start_ns) draw_timeline(model, {model.start_ns, model.end_ns});
 }
 
@@ -44,10 +44,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   RawTrace trace;
   TraceChunk chunk;
   SegmentParser parser(bytes);
-  while (parser.next(&chunk)) take_records(chunk, trace);
+  const auto take = [&](TraceRecord&& record) { trace.records.push_back(std::move(record)); };
+  while (parser.next(&chunk)) take_records(chunk, take);
   if (parser.offset() > size || (parser.offset() < size && parser.problem().empty())) std::abort();
   if (trace.records.empty() && chunk.ParseFromArray(data, static_cast<int>(size))) {
-    take_records(chunk, trace);
+    take_records(chunk, take);
   }
   report(trace);
   return 0;

@@ -125,14 +125,14 @@ TEST(Summary, WhatWasSeenOfAGapStandsForAllOfIt) {
   const Model model = trace.model();
   EXPECT_THAT(summarize(model).jobs.at(0).idle_by_ns,
               ElementsAre(Pair("cpu", 10 * kMs), Pair("network", 40 * kMs)));
-  const auto causes = gap_causes(model);
+  const auto causes = gap_report(model, 1).causes;
   ASSERT_EQ(causes.size(), 3u);
   EXPECT_EQ(causes[0].cause, "network");
   EXPECT_EQ(causes[0].detail, "10.0.0.3:80");
   EXPECT_EQ(causes[0].total_ns, 30 * kMs);
   EXPECT_EQ(causes[0].gaps, 1u);
   EXPECT_EQ(causes[1].total_ns + causes[2].total_ns, 20 * kMs);
-  const Json json = gaps_json(model, longest_gaps(model, 1), {});
+  const Json json = gaps_json(model, gap_report(model, 1));
   EXPECT_EQ(json["gaps"][0]["causes"][1]["detail"], "main");
   EXPECT_EQ(json["by_cause"][0]["total_ns"], 30 * kMs);
 }
@@ -321,18 +321,18 @@ TEST(SwapsJson, HasWallTimeAndStages) {
 }
 
 TEST(Gaps, WithoutRecordsTheyAreTheIdleSlices) {
-  const auto gaps = longest_gaps(two_jobs().model(), 10);
+  const auto gaps = gap_report(two_jobs().model(), 10).longest;
   ASSERT_EQ(gaps.size(), 2u);
   EXPECT_EQ(gaps[0].job_id, "b");
   EXPECT_EQ(gaps[0].length_ns(), 100 * kMs);
   EXPECT_EQ(gaps[1].length_ns(), 10 * kMs);
-  EXPECT_EQ(longest_gaps(two_jobs().model(), 1).size(), 1u);
+  EXPECT_EQ(gap_report(two_jobs().model(), 1).longest.size(), 1u);
 }
 
 TEST(Gaps, OnesThatNobodySawAreDueToTheUnknown) {
   FakeTrace trace;
   trace.gap("a", 1, 0, 3, "").gap("a", 1, 10, 14, "tool_call").gap("a", 1, 20, 30, "");
-  const auto causes = gap_causes(trace.model());
+  const auto causes = gap_report(trace.model(), 1).causes;
   ASSERT_EQ(causes.size(), 2u);
   EXPECT_EQ(causes[0].cause, "unknown");
   EXPECT_EQ(causes[0].gaps, 2u);
@@ -343,7 +343,7 @@ TEST(Gaps, OnesThatNobodySawAreDueToTheUnknown) {
 TEST(Gaps, TheHistogramCountsEachOnce) {
   FakeTrace trace;
   trace.gap("a", 1, 0, 3, "").gap("a", 1, 10, 14, "").gap("a", 1, 20, 80, "");
-  const auto buckets = gap_histogram(trace.model());
+  const auto buckets = gap_report(trace.model(), 1).histogram;
   std::vector<std::int64_t> edges;
   std::vector<std::uint64_t> counts;
   for (const GapBucket& bucket : buckets) {
@@ -352,7 +352,7 @@ TEST(Gaps, TheHistogramCountsEachOnce) {
   }
   EXPECT_THAT(edges, ElementsAre(1, 2, 5, 10, 20, 50, 100));
   EXPECT_THAT(counts, ElementsAre(0, 0, 2, 0, 0, 0, 1));
-  EXPECT_TRUE(gap_histogram(FakeTrace().model()).empty());
+  EXPECT_TRUE(gap_report(FakeTrace().model(), 1).histogram.empty());
 }
 
 }  // namespace
