@@ -35,6 +35,7 @@ void account(State& state, Gang& gang, Instant now) {
 void end_lease(State& state, Gang& gang, Instant now) {
   account(state, gang, now);
   gang.held = 0;
+  gang.loaded = gang.drained = false;
   gang.lease_ended = now;
   gang.lacks_memory = false;
   gang.gives_back = false;
@@ -96,6 +97,7 @@ struct Applier {
 
   void operator()(const GangChanged& e) {
     Gang& gang = state.gangs[e.gang];
+    if (gang.id == kNoGang && e.spans) gang.standing = Standing::kBarred;
     gang.id = e.gang;
     gang.job = e.job;
     gang.team = e.team;
@@ -247,12 +249,15 @@ struct Applier {
     Gang* gang = state.find(e.gang);
     if (gang == nullptr) return;
     if (!e.wants) {
+      gang->called_in = gang->wants && gang->comes_first();
+      if (gang->called_in) return;
       gang->wants = false;
       gang->reserved = false;
       if (gang->phase == Phase::kWaiting) gang->phase = Phase::kIdle;
       return;
     }
-    if (!gang->wants) {
+    if (!gang->wants || gang->called_in) {
+      gang->called_in = false;
       gang->want_since = std::min(e.since, now);
       gang->first_wanted = std::min(gang->first_wanted, gang->want_since);
       end_gap(*gang, gang->want_since);
@@ -260,6 +265,35 @@ struct Applier {
     }
     gang->wants = true;
     if (gang->phase == Phase::kIdle) gang->phase = Phase::kWaiting;
+  }
+
+  void operator()(const StandingChanged& e) {
+    Gang* gang = state.find(e.gang);
+    if (gang == nullptr) return;
+    const Standing before = gang->standing;
+    gang->slot_over = e.is_over;
+    gang->standing = e.standing;
+    if (before == e.standing) return;
+    gang->turn = gang->undrained = false;
+    if (!gang->comes_first()) gang->reserved = false;
+    const bool goes_on = e.standing == Standing::kStarted || e.standing == Standing::kOwn;
+    if (gang->drained) {
+      if (goes_on) {
+        end_attempt(state, *gang, "another node's part could not drain", now, seed, out);
+      } else {
+        gang->drained = false;
+        out.push_back(about(Decision::Kind::kRevoke, *gang, "drained on all nodes"));
+        end_lease(state, *gang, now);
+      }
+    } else if (goes_on && gang->phase == Phase::kLoading && gang->loaded) {
+      begin_to_run(*gang, "started on all nodes");
+    }
+  }
+
+  void begin_to_run(Gang& gang, const char* reason) {
+    gang.waited += now - gang.loading_since;
+    run(gang, now);
+    out.push_back(about(Decision::Kind::kRun, gang, reason));
   }
 
   void operator()(const GangExiting& e) {
@@ -311,7 +345,12 @@ struct Applier {
   void operator()(const GangDrained& e) {
     Gang* gang = state.find(e.gang);
     if (gang == nullptr || gang->phase != Phase::kDraining || gang->attempt != e.attempt) return;
+    if (gang->drained) return;
     learn(gang->drain_ns, static_cast<double>((now - gang->attempt_since).count()));
+    if (gang->standing == Standing::kWithdrawn) {
+      gang->drained = true;  // what becomes of the lease is decided for all nodes
+      return;
+    }
     Decision decision = about(Decision::Kind::kRevoke, *gang, "drained");
     decision.figures = {{"drain_ns", static_cast<double>((now - gang->attempt_since).count())}};
     out.push_back(std::move(decision));
@@ -346,9 +385,9 @@ struct Applier {
         learn_rate(gpu.in_ns_per_byte, gpu.in_seen, e.moved_bytes, e.saved_bytes, e.took);
     }
     learn_share(gang->in_share, e.moved_bytes, e.saved_bytes);
-    gang->waited += now - gang->loading_since;
-    run(*gang, now);
-    out.push_back(about(Decision::Kind::kRun, *gang, "loaded"));
+    gang->loaded = true;
+    if (gang->standing == Standing::kLeased) return;
+    begin_to_run(*gang, "loaded");
   }
 };
 
@@ -361,6 +400,7 @@ void unstick(Gang& gang) {
 
 void load(Gang& gang, Instant now) {
   gang.phase = Phase::kLoading;
+  gang.loaded = false;
   unstick(gang);
   gang.loading_since = now;
   gang.load_progress = now;
@@ -402,6 +442,8 @@ void apply(State& state, const Event& event, Instant now, std::uint64_t seed,
 void end_attempt(State& state, Gang& gang, std::string reason, Instant now, std::uint64_t seed,
                  std::vector<Decision>& out) {
   gang.phase = Phase::kRunning;
+  gang.drained = false;
+  gang.undrained = gang.standing == Standing::kWithdrawn;
   ++gang.failed_attempts;
   if (gang.stuck_since == Instant{0}) gang.stuck_since = gang.attempt_since;
   gang.obstacle = reason;

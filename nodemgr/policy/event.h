@@ -37,6 +37,15 @@ struct GangChanged {
   double max_slowdown = 0;
   bool paused = false;
   Instant alone_until{0};  ///< no gang of another job runs on its GPUs before
+  bool spans = false;      ///< a part of a job over several nodes: kBarred until told otherwise
+};
+
+/// What a part of a job over several nodes may do now; with `is_over` a lease that it has is taken
+/// back as soon as it can be.
+struct StandingChanged {
+  GangId gang = kNoGang;
+  Standing standing = Standing::kOwn;
+  bool is_over = false;
 };
 
 /// After a manager's restart: the gang already holds these GPUs and runs.
@@ -153,9 +162,10 @@ struct GangLoaded {
   std::int64_t saved_bytes = 0;  ///< that came without a copy
 };
 
-using Event = std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangRemembered,
-                           GangGone, GangsMerged, GangParted, MemoryChanged, WantsChanged,
-                           GangExiting, GangReturned, LacksMemory, ActivityEdge, GangProgressed,
-                           GangAbsent, GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
+using Event =
+    std::variant<GpuChanged, TeamChanged, GangChanged, GangAdopted, GangRemembered, GangGone,
+                 GangsMerged, GangParted, MemoryChanged, WantsChanged, GangExiting, GangReturned,
+                 LacksMemory, ActivityEdge, GangProgressed, GangAbsent, StandingChanged,
+                 GangDrained, GangNotDrained, GangEvicted, GangLoaded>;
 
 }  // namespace plexrl::nodemgr::policy

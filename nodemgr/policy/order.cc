@@ -60,7 +60,10 @@ double response_ratio(const State& state, const Gang& gang, Instant now) {
 std::vector<Gang*> waiting_in_order(State& state, Instant now) {
   std::vector<Gang*> waiting;
   for (auto& [id, gang] : state.gangs) {
-    if (gang.is_kept_paused()) continue;
+    if (gang.is_kept_paused() || gang.standing == Standing::kBarred ||
+        gang.standing == Standing::kWithdrawn) {
+      continue;
+    }
     bool needs_more = (gang.gpus & ~gang.held) != 0;
     if (gang.phase == Phase::kWaiting || (gang.wants && gang.holds_lease() && needs_more)) {
       waiting.push_back(&gang);
@@ -80,7 +83,7 @@ std::vector<Gang*> waiting_in_order(State& state, Instant now) {
     const bool urgent = now >= urgent_at(state, gang);
     const bool too_slow = slowdown_allowance(gang, now) < Duration{0};
     Key key{};
-    key.rank = gang.exiting ? 0 : urgent ? 1 : too_slow ? 2 : 3;
+    key.rank = gang.exiting || gang.comes_first() ? 0 : urgent ? 1 : too_slow ? 2 : 3;
     if (key.rank == 1) key.deadline = gang.want_since + wait_bound(state, gang);
     if (key.rank == 3) key.by_priority = -gang.priority;
     const double quantum_ns = static_cast<double>(state.config.min_quantum.count());

@@ -29,6 +29,7 @@ std::vector<Candidate> candidates_on(State& state, int gpu, Instant now) {
   for (auto& [id, gang] : state.gangs) {
     // One that is reserved gets its lease, and all of its memory, as soon as there is room.
     if (gang.holds_lease() || gang.reserved || gang.paused || gang.exiting) continue;
+    if (gang.standing == Standing::kBarred) continue;
     if (gang.absence != Absence::kHere || (gang.gpus & gpu_bit(gpu)) == 0) continue;
     auto memory = gang.memory.find(gpu);
     if (memory == gang.memory.end() || memory->second.lacking() == 0) continue;

@@ -56,6 +56,17 @@ struct Gang {
   bool reserved = false;    ///< waiting, and its GPUs are kept free for it while others are evicted
   Instant not_before{0};    ///< a reservation failed: no new one before
 
+  // Of a part of a job over several nodes.
+  Standing standing = Standing::kOwn;
+  bool slot_over = false;  ///< a lease that it has is to be given back
+  bool called_in = false;  ///< it waits for a lease only because other parts do
+  bool turn = false;       ///< it was called, and it has been its turn since
+  bool kept = false;       ///< taken: it is reserved, with room for its memory
+  bool loaded = false;     ///< leased: it could run
+  bool drained = false;    ///< withdrawn: its gates are closed, nothing is outstanding
+  bool undrained = false;  ///< withdrawn: it could not drain, and runs on
+  Release release = Release::kNone;
+
   Instant running_since{0};
   Instant turn_since{0};  ///< the same, of the first lease of several that went on in each other
   bool granted_late = false;  ///< its wait was near its bound: it is not preempted at once
@@ -100,6 +111,12 @@ struct Gang {
   /// One that exits is not kept from doing so.
   bool is_kept_paused() const { return paused && !exiting; }
   bool is_kept_alone(Instant now) const { return now < alone_until && !is_kept_paused(); }
+  /// Its lease begins and ends together with those of other nodes.
+  bool is_in_step() const {
+    return comes_first() || standing == Standing::kStarted || standing == Standing::kWithdrawn;
+  }
+  /// It gets its GPUs before others.
+  bool comes_first() const { return standing == Standing::kTaken || standing == Standing::kLeased; }
   bool holds_lease() const {
     return phase == Phase::kLoading || phase == Phase::kRunning || phase == Phase::kDraining;
   }

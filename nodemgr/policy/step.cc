@@ -9,6 +9,7 @@
 #include "nodemgr/policy/eviction.h"
 #include "nodemgr/policy/order.h"
 #include "nodemgr/policy/prefetch.h"
+#include "nodemgr/policy/share.h"
 #include "nodemgr/policy/withdrawal.h"
 
 namespace plexrl::nodemgr::policy {
@@ -20,6 +21,8 @@ constexpr std::int64_t kLeastRelief = 64 << 20;
 constexpr int kMostRefused = 2;
 constexpr const char* kContextsLeave = "its contexts are to leave the GPU";
 constexpr const char* kAsksForMore = "asks for more GPUs than it holds";
+constexpr const char* kWaitsForSlot = "waits for a slot over several nodes";
+constexpr const char* kWaitsForParts = "waits for its parts on other nodes";
 constexpr const char* kContextsAway = "its contexts are checkpointed, and others have their room";
 
 struct Planner {
@@ -49,12 +52,51 @@ struct Planner {
 
   void abandon_silent_attempts() {
     for (auto& [id, gang] : state.gangs) {
-      if (gang.phase != Phase::kDraining) continue;
+      if (gang.phase != Phase::kDraining || gang.drained) continue;
       Instant deadline = gang.attempt_since + state.config.attempt_patience;
       if (now >= deadline) {
         end_attempt(state, gang, "no answer", now, seed, result.decisions);
       } else {
         wake(deadline);
+      }
+    }
+  }
+
+  /// A part of a job over several nodes waits while any of the others does.
+  void call_in_parts() {
+    for (auto& [id, gang] : state.gangs) {
+      gang.release = Release::kNone;
+      gang.kept = false;
+      const bool is_called = gang.standing == Standing::kCalled || gang.comes_first();
+      if (is_called && gang.phase == Phase::kIdle) {
+        gang.phase = Phase::kWaiting;
+        gang.wants = gang.called_in = true;
+        gang.want_since = now;
+        enter_competition(state, gang, now);
+      } else if (!is_called && gang.called_in) {
+        gang.wants = gang.called_in = false;
+        if (gang.phase == Phase::kWaiting) gang.phase = Phase::kIdle;
+      }
+      if (gang.standing == Standing::kBarred && gang.phase == Phase::kWaiting) {
+        wait(gang, kNoGang, kWaitsForSlot, {});
+      }
+    }
+  }
+
+  /// Their leases end together with those of other nodes, as told.
+  void drain_parts() {
+    for (auto& [id, gang] : state.gangs) {
+      if (gang.standing != Standing::kWithdrawn || gang.undrained) continue;
+      if (gang.phase == Phase::kLoading) forget_run(gang);
+      if (gang.phase != Phase::kRunning && gang.phase != Phase::kLoading) continue;
+      if (gang.exclusive) {
+        gang.undrained = true;
+        gang.obstacle = "it is exclusive";
+      } else {
+        // Others are drained already: when to try again they all decide together.
+        Judgement judgement;
+        judgement.reason = "slot over several nodes ends";
+        withdraw(gang, gang, std::move(judgement));
       }
     }
   }
@@ -101,17 +143,25 @@ struct Planner {
       const bool kept_off = gang.holds_lease() && state.kept_for(gang.held, gang, now) != nullptr;
       // Whatever holds the others: who asks for more first gives back what it has (invariant 5).
       const bool asks_more = gang.holds_lease() && gang.wants && (gang.gpus & ~gang.held) != 0;
-      if (!gang.gives_back && !gang.is_kept_paused() && !leaves && !kept_off && !asks_more)
+      const bool is_over = gang.slot_over && gang.holds_lease();
+      if (!gang.gives_back && !gang.is_kept_paused() && !leaves && !kept_off && !asks_more &&
+          !is_over)
         continue;
-      // One that is partly or wholly off the GPUs has no end of loading.
-      const bool loads = leaves && gang.phase == Phase::kLoading;
+      if (gang.is_in_step() && !gang.slot_over) {
+        gang.release = Release::kNow;
+        continue;
+      }
+      // One that is partly or wholly off the GPUs has no end of loading; nor has a part of a slot
+      // that is not started.
+      const bool loads = (leaves || gang.slot_over) && gang.phase == Phase::kLoading;
       if (gang.exclusive || (gang.phase != Phase::kRunning && !loads)) continue;
       if (now < gang.attempt_not_before) {
         wake(gang.attempt_not_before);
       } else {
         if (loads) forget_run(gang);
         Judgement judgement;
-        judgement.reason = gang.gives_back                  ? "lease is not in the journal"
+        judgement.reason = gang.slot_over                   ? "its slot over several nodes is over"
+                           : gang.gives_back                ? "lease is not in the journal"
                            : gang.absence == Absence::kAway ? kContextsAway
                            : leaves                         ? kContextsLeave
                            : kept_off                       ? kKeptAlone
@@ -240,7 +290,7 @@ struct Planner {
     decision.kind = Decision::Kind::kGrant;
     decision.gang = gang.id;
     decision.gpus = gang.gpus;
-    decision.run_now = missing == 0;
+    decision.run_now = missing == 0 && gang.standing != Standing::kLeased;
     decision.reason = gang.exiting ? "exiting" : now >= urgent_at(state, gang) ? "bound" : "turn";
     decision.figures = {{"waited_ns", static_cast<double>((now - gang.want_since).count())},
                         {"load_bytes", static_cast<double>(missing)},
@@ -249,16 +299,17 @@ struct Planner {
                         {"priority", static_cast<double>(gang.priority)},
                         {"response_ratio", response_ratio(state, gang, now)},
                         {"slowdown_ratio", slowdown(gang, now)}};
+    const bool run_now = decision.run_now;
     result.decisions.push_back(std::move(decision));
     gang.waited += now - gang.want_since;
     gang.granted_late = now >= urgent_at(state, gang);
     gang.held = gang.gpus;
-    gang.wants = false;
+    gang.wants = gang.called_in = false;
     gang.reserved = false;
     gang.wait_reason.clear();
     gang.waits_for = kNoGang;
     load(gang, now);
-    if (missing == 0) run(gang, now);
+    if (run_now) run(gang, now);
     if (missing != 0) wake(now + state.config.load_patience);
   }
 
@@ -288,7 +339,10 @@ struct Planner {
       auto info = state.gpus.find(gpu);
       departing |= room == Room::kComing && info != state.gpus.end() && info->second.departing > 0;
     }
-    if (!coming) {
+    if (!coming && gang.standing == Standing::kTaken) {
+      gang.kept = true;
+      wait(gang, kNoGang, kWaitsForParts, {});
+    } else if (!coming) {
       grant(gang);
     } else {
       wait(gang, kNoGang,
@@ -353,12 +407,38 @@ struct Planner {
     if (now < waiter.not_before) return wake(waiter.not_before);
 
     std::vector<Gang*> blockers = blockers_of(waiter);
+    // Gangs of this node that have come since only fill the time until the other parts can begin.
+    const bool others_slot = std::any_of(blockers.begin(), blockers.end(),
+                                         [](const Gang* gang) { return gang->is_in_step(); });
+    if (waiter.turn && !others_slot) return;
+    waiter.turn = false;
+    if (blockers.empty() && waiter.standing == Standing::kCalled) return is_its_turn(waiter);
     if (blockers.empty()) {
       waiter.reserved = true;
       claimed |= waiter.gpus;
       return advance_reservation(waiter);
     }
     displace(waiter, blockers);
+  }
+
+  void is_its_turn(Gang& part) {
+    part.turn = true;
+    wait(part, kNoGang, kWaitsForParts, {});
+  }
+
+  /// Some holders are parts of jobs over several nodes: the others go on until these are told to
+  /// drain.
+  bool ask_for_release(const std::vector<Gang*>& blockers,
+                       const std::vector<Judgement>& judgements) {
+    bool has_asked = false;
+    for (std::size_t i = 0; i < blockers.size(); ++i) {
+      Gang& gang = *blockers[i];
+      if (gang.phase != Phase::kRunning || !gang.is_in_step()) continue;
+      const bool in_gap = judgements[i].reason == kHolderIdle;
+      gang.release = std::max(gang.release, in_gap ? Release::kInGap : Release::kNow);
+      has_asked = true;
+    }
+    return has_asked;
   }
 
   /// All blockers are withdrawn together, or none: a lease over several GPUs comes all at once.
@@ -383,8 +463,12 @@ struct Planner {
       }
       judgements.push_back(std::move(judgement));
     }
+    if (all_at <= now && waiter.standing == Standing::kCalled) return is_its_turn(waiter);
     if (all_at <= now) {
       claimed |= waiter.gpus;
+      if (ask_for_release(blockers, judgements)) {
+        return wait(waiter, blockers.front()->id, "holder's slot over several nodes ends", {});
+      }
       for (std::size_t i = 0; i < blockers.size(); ++i) {
         if (blockers[i]->phase == Phase::kRunning) {
           withdraw(*blockers[i], waiter, std::move(judgements[i]));
@@ -395,10 +479,14 @@ struct Planner {
     if (all_at != kNever) wake(all_at);
     // Busy GPUs go to the first in order; free ones may be used meanwhile, until the wait is half
     // way to urgent: then they are kept, or small gangs would starve large ones.
+    if (waiter.standing == Standing::kCalled) {
+      return wait(waiter, blockers[last]->id, "holder runs until: " + judgements[last].reason,
+                  judgements[last].figures);
+    }
     bool cuttable = all_at != kNever || blockers[last]->phase != Phase::kRunning;
     Instant keep_from = waiter.want_since + (urgent_at(state, waiter) - waiter.want_since) / 2;
     claimed |= waiter.gpus & busy;
-    if (cuttable && now >= keep_from) {
+    if (waiter.comes_first() || (cuttable && now >= keep_from)) {
       claimed |= waiter.gpus;
     } else if (cuttable) {
       wake(keep_from);
@@ -415,7 +503,9 @@ StepResult step(State& state, std::span<const Event> events, Instant now, std::u
   StepResult result;
   for (const Event& event : events) apply(state, event, now, seed, result.decisions);
   Planner planner{state, now, seed, result};
+  planner.call_in_parts();
   planner.abandon_silent_attempts();
+  planner.drain_parts();
   planner.name_the_hung();
   planner.take_back_leases();
   planner.empty_who_leave();

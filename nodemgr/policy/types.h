@@ -46,4 +46,24 @@ enum class Absence {
   kReturns,  ///< in host memory, with room booked: they come back with the next lease
 };
 
+/// What a gang may do that is a part of a job over several nodes (nodemgr/spanning). The caller is
+/// told by the cluster manager, and tells on.
+enum class Standing {
+  kOwn,      ///< it is none, or goes on alone: a gang like any other
+  kBarred,   ///< gets no lease
+  kCalled,   ///< shall say (Gang::turn) when it would get its GPUs, and gets none
+  kTaken,    ///< gets its GPUs before others, who are withdrawn for it whatever they have had; then
+             ///< they are kept for it (Gang::kept)
+  kLeased,   ///< the same, and gets its lease, but does not run
+  kStarted,  ///< runs. That others want its GPUs is said (Gang::release), and it stays
+  kWithdrawn,  ///< shall drain, and stay so (Gang::drained) until it is told what is next
+};
+
+/// Whether other gangs here wait for the GPUs of one that is kStarted.
+enum class Release {
+  kNone,
+  kInGap,  ///< as it is in a gap
+  kNow,
+};
+
 }  // namespace plexrl::nodemgr::policy

@@ -47,6 +47,15 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
     result.reason = "holder is loading";
     return result;
   }
+  if (waiter.comes_first() && holder.is_in_step()) {
+    result.reason = "holder's slot over several nodes is to end first";
+    return result;
+  }
+  if (waiter.comes_first()) {
+    result.at = holder.attempt_not_before;
+    result.reason = "slot over several nodes";
+    return result;
+  }
   const bool may_come = waiter.is_kept_alone(now) || waiter.exiting || waiter.job == holder.job;
   if (holder.is_kept_alone(now) && !may_come) {
     result.at = holder.alone_until;
@@ -95,7 +104,7 @@ Judgement judge_withdrawal(const State& state, const Gang& holder, const Gang& w
     const Instant at = gap_release_at(state, holder, waiter, now, result);
     if (at <= now || at < result.at) {
       result.at = at;
-      result.reason = "holder idle";
+      result.reason = kHolderIdle;
     }
   }
   result.at = std::max(result.at, holder.attempt_not_before);
