@@ -8,6 +8,7 @@
 #include "interpose/driver.h"
 #include "shim/chunk_hash.h"
 #include "shim/log.h"
+#include "shim/stream_end.h"
 
 namespace plexrl::shim {
 namespace {
@@ -93,7 +94,7 @@ bool ChunkHasher::prepare() noexcept {
   }
   std::memcpy(host_, key, kKeysBytes);
   return driver.cuMemcpyHtoDAsync_v2(memory_, host_, kKeysBytes, stream_) == CUDA_SUCCESS &&
-         driver.cuStreamSynchronize(stream_) == CUDA_SUCCESS;
+         wait_for(stream_) == CUDA_SUCCESS;
 }
 
 void ChunkHasher::close() noexcept {
@@ -116,7 +117,10 @@ void ChunkHasher::close() noexcept {
 std::optional<std::size_t> ChunkHasher::start(CUdeviceptr address, std::size_t bytes) noexcept {
   if (bytes > kLargestBytes || free_slots_.empty()) return std::nullopt;
   const std::size_t slot = free_slots_.back();
-  if (!enqueue(address, bytes, slot)) return std::nullopt;
+  if (!enqueue(address, bytes, slot)) {
+    wait_for(stream_);  // a part of it may be reading the chunk
+    return std::nullopt;
+  }
   free_slots_.pop_back();
   return slot;
 }
@@ -150,7 +154,7 @@ bool ChunkHasher::enqueue(CUdeviceptr address, std::size_t bytes, std::size_t sl
 }
 
 CUresult ChunkHasher::wait(std::size_t slot, Result* result) noexcept {
-  const CUresult waited = driver.cuEventSynchronize(events_[slot]);
+  const CUresult waited = wait_for(events_[slot], stream_);
   free_slots_.push_back(slot);
   if (waited != CUDA_SUCCESS) return waited;
   Slot found;

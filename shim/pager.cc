@@ -144,10 +144,14 @@ bool Pager::back_now(const Range* range) {
 
 void Pager::release(std::unique_ptr<Range> range) {
   const RelaxedCapture relaxed;
+  bool is_unmapped = true;
   for (Chunk& chunk : range->chunks) {
     if (chunk.handle != 0) {
-      const CUresult unmapped = unmap_chunk(*range, chunk);
+      CUresult unmapped = unmap_chunk(*range, chunk);
+      // Nobody comes back for it, so it is tried twice.
+      if (unmapped != CUDA_SUCCESS) unmapped = unmap_chunk(*range, chunk);
       if (unmapped != CUDA_SUCCESS) {
+        is_unmapped = false;
         PLEXRL_INFO(kFile, "release address=0x%llx result=%d, ignoring",
                     static_cast<unsigned long long>(range->start + chunk.offset),
                     static_cast<int>(unmapped));
@@ -158,7 +162,8 @@ void Pager::release(std::unique_ptr<Range> range) {
     chunk.host = {};
     if (chunk.disk) spill_->put(std::exchange(chunk.disk, {}));
   }
-  ranges_.return_addresses(*range);
+  // What is still mapped would be in the way of whoever got the addresses next.
+  if (is_unmapped) ranges_.return_addresses(*range);
 }
 
 /// The context is dead and so are its bytes; the job learns it from its own next call. One line,

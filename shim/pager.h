@@ -41,7 +41,7 @@ namespace plexrl::shim {
 /// A chunk that finds no host memory goes to disk (spill_store.h) and leaves no copy there when it
 /// is loaded. What the disk does not take stays in HBM, to be tried again. What can't be read back
 /// is lost: it stays unmapped, so calls of the job that use it fail. Shared memory stays off the
-/// disk.
+/// disk: other chunks that are in host memory go there in its place.
 ///
 /// Callers: the agent calls evict and load_step, only while this process's gate is closed and
 /// drained; job threads call back_now (inside the gate, so that no drain completes meanwhile),
@@ -277,7 +277,7 @@ class Pager {
   /// `measured_from`: when it was begun, alone; 0: it was not.
   void settle_oldest_hash(Lane& lane, std::uint64_t measured_from, EvictFigures* figures);
   void copy_out(Lane& lane, InFlight move, EvictFigures* figures);
-  bool find_host_memory(Lane& lane, Chunk& chunk, EvictFigures* figures);
+  bool find_host_memory(Lane& lane, const RangeTable::Claim& claim, EvictFigures* figures);
   void settle_oldest_eviction(Lane& lane, EvictFigures* figures);
   void end_eviction(const RangeTable::Claim& claim, Saved saved, CUresult result,
                     EvictFigures* figures);
@@ -290,6 +290,8 @@ class Pager {
                        EvictFigures* figures);
   void settle_oldest_piece(Lane& lane, EvictFigures* figures);
   void end_spilled(Lane& lane, EvictFigures* figures);
+  bool spill_from_host(Lane& lane, EvictFigures* figures);
+  bool write_from_host(Lane& lane, const Chunk& chunk, DiskPlace* place, EvictFigures* figures);
   enum class Fetched { kDone, kNotNow, kLost };
   struct Fetch {
     std::size_t chunk;  ///< of the claim

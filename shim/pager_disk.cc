@@ -1,4 +1,6 @@
 // Chunks on disk: out when there is no host memory, and in again.
+#include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "shim/fault_points.h"
 #include "shim/log.h"
 #include "shim/pager.h"
+#include "shim/stream_end.h"
 
 namespace plexrl::shim {
 namespace {
@@ -82,7 +85,7 @@ CUresult Pager::write_piece(Lane& lane, const Spilling& its, std::size_t piece, 
     const AddElapsed copy(&figures->copy_ns);
     const std::uint64_t from = its.claim.start() + its.place.start_of(piece);
     CUresult result = driver.cuMemcpyDtoHAsync_v2(spill_->slot(slot), from, bytes, lane.out);
-    const CUresult finished = driver.cuStreamSynchronize(lane.out);
+    const CUresult finished = wait_for(lane.out);
     if (result == CUDA_SUCCESS) result = finished;
     if (result != CUDA_SUCCESS) return result;
   }
@@ -130,6 +133,45 @@ void Pager::end_spilled(Lane& lane, EvictFigures* figures) {
     lane.spilling.pop_front();
     end_eviction(claim, Saved::kNothing, result, figures);
   }
+}
+
+/// Makes room in host memory: the chunk that has been there for longest goes to disk. False: none
+/// can.
+bool Pager::spill_from_host(Lane& lane, EvictFigures* figures) {
+  if (spill_ == nullptr || lane.has_no_disk || !spill_->is_on()) return false;
+  const auto claim = ranges_.claim_oldest_in_host();
+  if (!claim) return false;
+  Chunk& chunk = claim->range->chunks[claim->first];
+  auto place = spill_->take(chunk.bytes);
+  const bool is_written = place && write_from_host(lane, chunk, &*place, figures);
+  if (!is_written) {
+    lane.has_no_disk = true;  // in this eviction
+    if (place) spill_->put(*place);
+    settle(*claim, claim->first, ChunkState::kHost);
+    return false;
+  }
+  chunk.disk = *std::move(place);
+  chunk.has_digest = false;
+  store_.put(std::exchange(chunk.host, {}));
+  settle(*claim, claim->first, ChunkState::kDisk);
+  return true;
+}
+
+bool Pager::write_from_host(Lane& lane, const Chunk& chunk, DiskPlace* place,
+                            EvictFigures* figures) {
+  for (std::size_t piece = 0; piece < place->pieces(); ++piece) {
+    std::optional<std::size_t> slot;
+    while (!(slot = free_slot(lane))) settle_oldest_piece(lane, figures);
+    if (!spill_->open(lane.context)) return false;
+    std::memcpy(spill_->slot(*slot), chunk.host.address + place->start_of(piece),
+                place->bytes_of(piece));
+    if (!spill_->begin(DiskLink::Way::kWrite, *slot, *place, piece)) return false;
+    const AddElapsed wait(&figures->disk_ns);
+    const auto moved = spill_->finish(*slot);
+    if (!moved || moved->outcome != wire::kDiskDone) return false;
+    place->seals[piece] = seal_of(*moved);
+  }
+  return true;
 }
 
 // ---- in
@@ -204,7 +246,7 @@ Pager::Fetched Pager::fetch(Lane& lane, const RangeTable::Claim& claim, const Fe
   const std::uint64_t to = claim.range->start + chunk.offset + chunk.disk.start_of(its.piece);
   const AddElapsed copy(&figures->copy_ns);
   CUresult result = driver.cuMemcpyHtoDAsync_v2(to, spill_->slot(slot), bytes, lane.in);
-  const CUresult finished = driver.cuStreamSynchronize(lane.in);
+  const CUresult finished = wait_for(lane.in);
   if (result == CUDA_SUCCESS) result = finished;
   if (result == CUDA_SUCCESS) {
     figures->moved_bytes += bytes;

@@ -8,6 +8,7 @@
 #include "shim/fault_points.h"
 #include "shim/log.h"
 #include "shim/pager.h"
+#include "shim/stream_end.h"
 
 namespace plexrl::shim {
 namespace {
@@ -136,7 +137,8 @@ void Pager::settle_oldest_hash(Lane& lane, std::uint64_t measured_from, EvictFig
   copy_out(lane, {hashed.claim, nullptr, chunk.bytes, {}, found.digest}, figures);
 }
 
-bool Pager::find_host_memory(Lane& lane, Chunk& chunk, EvictFigures* figures) {
+bool Pager::find_host_memory(Lane& lane, const RangeTable::Claim& claim, EvictFigures* figures) {
+  Chunk& chunk = claim.range->chunks[claim.first];
   if (chunk.host && !store_.make_writable(&chunk.host)) {
     store_.put(chunk.host);
     chunk.host = {};
@@ -154,6 +156,9 @@ bool Pager::find_host_memory(Lane& lane, Chunk& chunk, EvictFigures* figures) {
       const HostSpan oldest = ranges_.take_oldest_copy();
       if (!oldest) break;
       store_.put(oldest);
+      span = store_.take_free(chunk.bytes);
+    }
+    while (!span && claim.range->export_id != 0 && spill_from_host(lane, figures)) {
       span = store_.take_free(chunk.bytes);
     }
     if (span) chunk.host = *span;
@@ -178,7 +183,7 @@ void Pager::copy_out(Lane& lane, InFlight move, EvictFigures* figures) {
   Chunk& chunk = move.claim.range->chunks[move.claim.first];
   chunk.has_digest = false;  // the copy it is of is about to be overwritten
   CUresult result = CUDA_SUCCESS;
-  if (!find_host_memory(lane, chunk, figures)) {
+  if (!find_host_memory(lane, move.claim, figures)) {
     if (may_spill(lane, move.claim)) {
       ChunkHasher::Result unused;
       if (move.hash) lane.hasher.wait(*move.hash, &unused);
@@ -193,7 +198,7 @@ void Pager::copy_out(Lane& lane, InFlight move, EvictFigures* figures) {
         driver.cuMemcpyDtoHAsync_v2(chunk.host.address, move.claim.start(), chunk.bytes, lane.out);
   }
   if (result == CUDA_SUCCESS && issue(lane, lane.out, move)) return;
-  const CUresult finished = driver.cuStreamSynchronize(lane.out);
+  const CUresult finished = wait_for(lane.out);
   if (result == CUDA_SUCCESS) result = finished;
   ChunkHasher::Result found;
   if (move.hash && lane.hasher.wait(*move.hash, &found) == CUDA_SUCCESS) move.digest = found.digest;
@@ -209,7 +214,7 @@ void Pager::settle_oldest_eviction(Lane& lane, EvictFigures* figures) {
   CUresult result = CUDA_SUCCESS;
   {
     const AddElapsed copy(&figures->copy_ns);
-    result = driver.cuEventSynchronize(move.event);
+    result = wait_for(move.event, lane.out);
   }
   lane.spare_events.push_back(move.event);
   figures->link_ns += end_burst(lane, kOut);

@@ -6,6 +6,7 @@
 #include "shim/fault_points.h"
 #include "shim/log.h"
 #include "shim/pager.h"
+#include "shim/stream_end.h"
 
 namespace plexrl::shim {
 namespace {
@@ -198,7 +199,7 @@ Pager::Progress Pager::copy_in(Lane& lane, const RangeTable::Claim& claim, LoadF
     return Progress::kMore;
   }
   if (result == CUDA_SUCCESS && issue(lane, lane.in, move)) return Progress::kMore;
-  const CUresult finished = driver.cuStreamSynchronize(lane.in);
+  const CUresult finished = wait_for(lane.in);
   if (result == CUDA_SUCCESS) result = finished;
   return end_load(claim, result);
 }
@@ -210,7 +211,7 @@ Pager::Progress Pager::settle_oldest_load(Lane& lane, LoadFigures* figures) {
   CUresult result = CUDA_SUCCESS;
   {
     const AddElapsed copy(&figures->copy_ns);
-    result = driver.cuEventSynchronize(move.event);
+    result = wait_for(move.event, lane.in);
   }
   lane.spare_events.push_back(move.event);
   figures->link_ns += end_burst(lane, kIn);

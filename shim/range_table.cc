@@ -305,6 +305,23 @@ HostSpan RangeTable::take_oldest_copy() {
   return std::exchange(oldest->host, {});
 }
 
+std::optional<RangeTable::Claim> RangeTable::claim_oldest_in_host() {
+  const std::lock_guard lock(mutex_);
+  std::optional<Claim> oldest;
+  std::uint64_t last_use = 0;
+  for (auto& [start, range] : ranges_) {
+    if (range->export_id != 0 || range->backing == Backing::kImported) continue;
+    for (std::size_t i = 0; i < range->chunks.size(); ++i) {
+      const Chunk& chunk = range->chunks[i];
+      if (chunk.state != ChunkState::kHost || (oldest && chunk.last_use >= last_use)) continue;
+      oldest = Claim{range.get(), i, 1, {ChunkState::kHost}};
+      last_use = chunk.last_use;
+    }
+  }
+  if (oldest) move(*oldest->range, oldest->range->chunks[oldest->first], ChunkState::kMoving);
+  return oldest;
+}
+
 std::optional<RangeTable::Claim> RangeTable::claim_all(std::uint64_t start, bool may_wait) {
   std::unique_lock lock(mutex_);
   while (true) {

@@ -29,6 +29,10 @@ namespace plexrl::shim {
 /// Threads: any; every function takes `mutex_`, which is never held in a driver call.
 class RangeTable {
  public:
+  /// `least_granularity`: of chunks, whatever the device allows.
+  explicit RangeTable(std::size_t least_granularity = std::size_t{2} << 20) noexcept
+      : granularity_(least_granularity) {}
+
   /// Of one device, in bytes.
   struct Totals {
     std::uint64_t resident = 0;
@@ -127,6 +131,8 @@ class RangeTable {
   /// Takes the oldest host copy of a resident chunk away, which belongs to the caller then; empty:
   /// there is none. Those of shared memory stay (sharing.h).
   HostSpan take_oldest_copy();
+  /// The chunk that has been in host memory for longest, but none of shared memory.
+  std::optional<Claim> claim_oldest_in_host();
 
   /// Every chunk of the range that begins at `start`, whatever its state: what is mapped where can
   /// be changed meanwhile. Waits for the moves in flight; with `may_wait` false, which it is for
@@ -217,7 +223,7 @@ class RangeTable {
   mutable std::mutex mutex_;
   std::condition_variable settled_;  ///< a range has no claims any more
   std::size_t chunk_bytes_ = std::size_t{32} << 20;
-  std::size_t granularity_ = std::size_t{2} << 20;
+  std::size_t granularity_;
   bool has_whole_exports_ = false;
   bool imports_given_up_ = false;
   std::size_t unsure_ = 0;  ///< ranges

@@ -45,6 +45,56 @@ void FakeDriver::fail_at_random(std::uint64_t seed, unsigned every) {
   fails_one_in_ = every;
 }
 
+void FakeDriver::be_late() {
+  const std::lock_guard lock(mutex);
+  is_late_ = true;
+}
+
+int FakeDriver::strayed() const {
+  const std::lock_guard lock(mutex);
+  return strayed_;
+}
+
+CUresult FakeDriver::submit(CUstream stream, std::uint64_t address, std::size_t bytes,
+                            std::function<CUresult()> work) {
+  if (!is_late_) return work();
+  queues_[stream].late.push_back({address, bytes, std::move(work)});
+  return CUDA_SUCCESS;
+}
+
+void FakeDriver::mark(CUevent event, CUstream stream) {
+  const Queue& queue = queues_[stream];
+  marks_[event] = {stream, queue.finished + queue.late.size()};
+}
+
+CUresult FakeDriver::finish(CUstream stream) { return finish(stream, ~std::uint64_t{0}); }
+
+CUresult FakeDriver::finish(CUevent event) {
+  const auto it = marks_.find(event);
+  return it == marks_.end() ? CUDA_SUCCESS : finish(it->second.first, it->second.second);
+}
+
+CUresult FakeDriver::finish(CUstream stream, std::uint64_t number) {
+  Queue& queue = queues_[stream];
+  CUresult first = CUDA_SUCCESS;
+  while (!queue.late.empty() && queue.finished < number) {
+    const Late late = std::move(queue.late.front());
+    queue.late.pop_front();
+    ++queue.finished;
+    const CUresult result = late.work();
+    if (first == CUDA_SUCCESS) first = result;
+  }
+  return first;
+}
+
+void FakeDriver::expect_unused(std::uint64_t address, std::size_t bytes) {
+  for (const auto& [stream, queue] : queues_) {
+    for (const Late& late : queue.late) {
+      if (late.address < address + bytes && address < late.address + late.bytes) ++strayed_;
+    }
+  }
+}
+
 std::set<CUstream> FakeDriver::streams_used(const std::string& name) const {
   const std::lock_guard lock(mutex);
   const auto it = copies_in.find(name);
@@ -60,6 +110,13 @@ int FakeDriver::calls(const std::string& name) const {
 void FakeDriver::set_busy(CUstream stream, bool is_busy) {
   const std::lock_guard lock(mutex);
   is_busy ? static_cast<void>(busy.insert(stream)) : static_cast<void>(busy.erase(stream));
+}
+
+std::vector<std::string> FakeDriver::called() const {
+  const std::lock_guard lock(mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, count] : counts_) names.push_back(name);
+  return names;
 }
 
 CUcontext FakeDriver::make_context() {

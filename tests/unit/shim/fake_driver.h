@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -20,8 +22,9 @@ namespace plexrl::shim::testing {
 /// The one kernel that it knows is that of chunk_hash.h, which it runs at once.
 ///
 /// Physical handles hold real bytes; an address is translated through the mappings, and a copy that
-/// meets an unmapped byte fails as the driver's does. HBM has a size. Copies happen at once.
-/// Streams and events are busy while a test says so. Any call can be told to fail at its N-th use.
+/// meets an unmapped byte fails as the driver's does. HBM has a size. Copies happen at once, or as
+/// late as the driver may make them. Streams and events are busy while a test says so. Any call can
+/// be told to fail at its N-th use.
 class FakeDriver {
  public:
   explicit FakeDriver(std::size_t hbm_bytes = std::size_t{1} << 30);
@@ -35,9 +38,16 @@ class FakeDriver {
   /// Every call of `name` fails until `result` is CUDA_SUCCESS.
   void fail_always(const std::string& name, CUresult result);
   int calls(const std::string& name) const;
+  /// The names of all calls so far.
+  std::vector<std::string> called() const;
   /// From now on a call of `seed`'s choice fails with OUT_OF_MEMORY, one in `every` on average; 0:
   /// none any more. Calls that give back never do.
   void fail_at_random(std::uint64_t seed, unsigned every);
+  /// From now on what streams are given (copies, fills, kernels) is done when somebody waits for
+  /// the stream, or for an event behind it, and not before.
+  void be_late();
+  /// Work given to streams whose memory was unmapped or freed before somebody had waited for it.
+  int strayed() const;
   /// The streams that copies of this name went into.
   std::set<CUstream> streams_used(const std::string& name) const;
 
@@ -58,6 +68,16 @@ class FakeDriver {
 
   // What the functions of the table are made of.
   CUresult count(const char* name);
+  /// `work` touches `bytes` of device memory at `address`. Done now, or when it is waited for.
+  CUresult submit(CUstream stream, std::uint64_t address, std::size_t bytes,
+                  std::function<CUresult()> work);
+  /// From the device to `out`, or to it from `in`; the other one is null.
+  bool copy(std::uint64_t address, std::byte* out, const std::byte* in, std::size_t bytes);
+  void mark(CUevent event, CUstream stream);
+  CUresult finish(CUstream stream);
+  CUresult finish(CUevent event);
+  /// Somebody takes the bytes at `address` away.
+  void expect_unused(std::uint64_t address, std::size_t bytes);
   struct Mapping {
     std::size_t bytes;
     std::uint64_t handle;
@@ -96,15 +116,29 @@ class FakeDriver {
  private:
   void become_the_driver();  ///< fake_driver_calls.cc has the calls
   void have_graphs();        ///< fake_driver_graphs.cc has those about graphs
+  void have_kernel();        ///< fake_driver_kernel.cc has those about the one kernel
   void share();              ///< fake_driver_shares.cc has those about memory of several processes
   std::pair<std::byte*, std::size_t> find(std::uint64_t address);
-  bool copy(std::uint64_t address, std::byte* out, const std::byte* in, std::size_t bytes);
+  struct Late {
+    std::uint64_t address;
+    std::size_t bytes;
+    std::function<CUresult()> work;
+  };
+  struct Queue {
+    std::deque<Late> late;
+    std::uint64_t finished = 0;  ///< pieces of work; those in `late` have the next numbers
+  };
+  CUresult finish(CUstream stream, std::uint64_t number);
 
   std::map<std::string, int> counts_;
   std::map<std::string, std::pair<int, CUresult>> failures_;
   std::map<std::string, CUresult> always_;
   std::mt19937_64 random_;
   unsigned fails_one_in_ = 0;
+  bool is_late_ = false;
+  int strayed_ = 0;
+  std::map<CUstream, Queue> queues_;
+  std::map<CUevent, std::pair<CUstream, std::uint64_t>> marks_;  ///< up to which piece of work
 };
 
 }  // namespace plexrl::shim::testing

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <vector>
 
-#include "shim/chunk_hash.h"
-
 namespace plexrl::shim::testing {
 namespace {
 
@@ -152,6 +150,7 @@ CUresult mem_unmap(CUdeviceptr address, std::size_t bytes) {
   COUNT(cuMemUnmap);
   const auto it = fake->mappings.find(address);
   if (it == fake->mappings.end() || it->second.bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
+  fake->expect_unused(address, bytes);
   fake->mappings.erase(it);
   return CUDA_SUCCESS;
 }
@@ -224,7 +223,10 @@ CUresult mem_alloc(CUdeviceptr* address, std::size_t bytes) {
 
 CUresult mem_free(CUdeviceptr address) {
   COUNT(cuMemFree_v2);
-  fake->own_memory.erase(address);
+  const auto it = fake->own_memory.find(address);
+  if (it == fake->own_memory.end()) return CUDA_SUCCESS;  // it takes any address
+  fake->expect_unused(address, it->second.size());
+  fake->own_memory.erase(it);
   return CUDA_SUCCESS;
 }
 
@@ -248,69 +250,17 @@ CUresult free_host(void* host) {
   return CUDA_SUCCESS;
 }
 
-CUresult memset_words(CUdeviceptr address, unsigned int word, std::size_t count, CUstream) {
+CUresult memset_words(CUdeviceptr address, unsigned int word, std::size_t count, CUstream stream) {
   COUNT(cuMemsetD32Async);
-  const std::vector<unsigned int> words(count, word);
-  std::vector<std::byte> bytes(4 * count);
-  std::memcpy(bytes.data(), words.data(), bytes.size());
-  return fake->write(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return fake->submit(stream, address, 4 * count, [=] {
+    const std::vector<unsigned int> words(count, word);
+    std::vector<std::byte> bytes(4 * count);
+    std::memcpy(bytes.data(), words.data(), bytes.size());
+    return fake->write(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
-// ---- the one kernel
-
-CUresult module_load(CUmodule* module, const void* image) {
-  COUNT(cuModuleLoadData);
-  if (std::strcmp(static_cast<const char*>(image), chunk_hash::kPtx) != 0) {
-    return CUDA_ERROR_INVALID_PTX;
-  }
-  *module = new_object<CUmodule>();
-  return CUDA_SUCCESS;
-}
-
-CUresult module_unload(CUmodule) {
-  COUNT(cuModuleUnload);
-  return CUDA_SUCCESS;
-}
-
-CUresult module_get_function(CUfunction* function, CUmodule, const char* name) {
-  COUNT(cuModuleGetFunction);
-  if (std::strcmp(name, chunk_hash::kName) != 0) return CUDA_ERROR_NOT_FOUND;
-  *function = new_object<CUfunction>();
-  return CUDA_SUCCESS;
-}
-
-CUresult launch_kernel(CUfunction, unsigned int grid, unsigned int, unsigned int, unsigned int,
-                       unsigned int, unsigned int, unsigned int, CUstream, void** arguments,
-                       void**) {
-  COUNT(cuLaunchKernel);
-  std::uint64_t values[5];  // in, bytes, key, out, differs
-  for (int i = 0; i < 5; ++i) std::memcpy(&values[i], arguments[i], sizeof values[i]);
-  std::vector<std::byte> in(values[1]);
-  std::vector<std::byte> key(chunk_hash::kKeyBytes);
-  if (!fake->read(values[0], &in) || !fake->read(values[2], &key)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const std::size_t blocks = chunk_hash::blocks(in.size());
-  if (grid * chunk_hash::kWarpsPerGridBlock < blocks) return CUDA_ERROR_INVALID_VALUE;
-  std::uint32_t first = 0;
-  std::memcpy(&first, in.data(), sizeof first);
-  std::vector<std::byte> out(blocks * chunk_hash::kOutBytes);
-  bool differs = false;
-  for (std::size_t block = 0; block < blocks; ++block) {
-    const std::size_t at = block * chunk_hash::kBlockBytes;
-    std::uint64_t sums[chunk_hash::kStreams];
-    differs |= chunk_hash::hash_block(&in[at], std::min(chunk_hash::kBlockBytes, in.size() - at),
-                                      key.data(), first, sums);
-    std::memcpy(&out[block * chunk_hash::kOutBytes], sums, sizeof sums);
-  }
-  if (!fake->write(values[3], out)) return CUDA_ERROR_INVALID_VALUE;
-  if (values[4] == 0) return CUDA_SUCCESS;
-  std::vector<std::byte> repeat(sizeof(chunk_hash::Repeat));
-  if (!fake->read(values[4], &repeat)) return CUDA_ERROR_INVALID_VALUE;
-  if (differs) repeat[0] = std::byte{1};
-  std::memcpy(&repeat[offsetof(chunk_hash::Repeat, first)], &first, sizeof first);
-  return fake->write(values[4], repeat) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+// ---- copies
 
 CUresult host_register(void* address, std::size_t bytes, unsigned int) {
   COUNT(cuMemHostRegister_v2);
@@ -327,17 +277,19 @@ CUresult host_unregister(void* address) {
 CUresult copy_to_host(void* out, CUdeviceptr address, std::size_t bytes, CUstream stream) {
   COUNT(cuMemcpyDtoHAsync_v2);
   fake->copies_in["cuMemcpyDtoHAsync_v2"].insert(stream);
-  std::vector<std::byte> data(bytes);
-  if (!fake->read(address, &data)) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(out, data.data(), bytes);
-  return CUDA_SUCCESS;
+  return fake->submit(stream, address, bytes, [=] {
+    auto* const first = static_cast<std::byte*>(out);
+    return fake->copy(address, first, nullptr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 CUresult copy_to_device(CUdeviceptr address, const void* in, std::size_t bytes, CUstream stream) {
   COUNT(cuMemcpyHtoDAsync_v2);
   fake->copies_in["cuMemcpyHtoDAsync_v2"].insert(stream);
   const auto* const first = static_cast<const std::byte*>(in);
-  return fake->write(address, {first, first + bytes}) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return fake->submit(stream, address, bytes, [=] {
+    return fake->copy(address, nullptr, first, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 CUresult pointer_attribute(void*, CUpointer_attribute, CUdeviceptr) {
@@ -356,6 +308,7 @@ CUresult stream_create(CUstream* stream, unsigned int) {
 
 CUresult stream_destroy(CUstream stream) {
   COUNT(cuStreamDestroy_v2);
+  fake->finish(stream);
   return fake->streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -367,9 +320,9 @@ CUresult stream_query(CUstream stream) {
   return fake->busy.count(stream) != 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
-CUresult stream_synchronize(CUstream) {
+CUresult stream_synchronize(CUstream stream) {
   COUNT(cuStreamSynchronize);
-  return CUDA_SUCCESS;
+  return fake->finish(stream);
 }
 
 CUresult stream_get_ctx(CUstream, CUcontext* context) {
@@ -413,6 +366,7 @@ CUresult event_destroy(CUevent event) {
 CUresult event_record(CUevent event, CUstream stream) {
   COUNT(cuEventRecord);
   fake->events.at(event) = stream;
+  fake->mark(event, stream);
   return CUDA_SUCCESS;
 }
 
@@ -423,7 +377,7 @@ CUresult event_query(CUevent event) {
 
 CUresult event_synchronize(CUevent event) {
   COUNT(cuEventSynchronize);
-  return fake->events.count(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return fake->events.count(event) == 1 ? fake->finish(event) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 void fill_table() {
@@ -459,10 +413,6 @@ void fill_table() {
   driver.cuMemHostGetDevicePointer_v2 = &host_device_pointer;
   driver.cuMemFreeHost = &free_host;
   driver.cuMemsetD32Async = &memset_words;
-  driver.cuModuleLoadData = &module_load;
-  driver.cuModuleUnload = &module_unload;
-  driver.cuModuleGetFunction = &module_get_function;
-  driver.cuLaunchKernel = &launch_kernel;
   driver.cuMemHostRegister_v2 = &host_register;
   driver.cuMemHostUnregister = &host_unregister;
   driver.cuMemcpyDtoHAsync_v2 = &copy_to_host;
@@ -491,6 +441,7 @@ void FakeDriver::become_the_driver() {
   fill_table();
   share();
   have_graphs();
+  have_kernel();
 }
 
 FakeDriver::~FakeDriver() {

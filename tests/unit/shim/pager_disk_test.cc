@@ -1,90 +1,9 @@
 // Chunks that find no host memory and go to disk.
-#include <unistd.h>
-
-#include <map>
-
-#include "shim/manager_disk.h"
+#include "tests/unit/shim/fake_disk.h"
 #include "tests/unit/shim/pager_fixture.h"
 
 namespace plexrl::shim::testing {
 namespace {
-
-/// The manager's disk: keeps bytes by place, and says nothing but what the test wants.
-class FakeDisk final : public DiskLink {
- public:
-  bool is_on() const override { return on; }
-  bool open_file() override { return !is_gone; }
-  std::optional<SlabSource::Slab> staging(std::size_t bytes) override {
-    if (is_gone) return std::nullopt;
-    ++slabs;
-    return SlabSource::Slab{1, bytes, ScopedFd(make_memory(bytes))};
-  }
-  Ticket begin(Way way, int memory, const wire::DiskMove& move) override {
-    if (is_gone) return 0;
-    wire::DiskMoved moved{};
-    std::vector<std::byte> bytes(move.bytes);
-    const auto offset = static_cast<off_t>(move.memory_offset);
-    if (way == Way::kWrite) {
-      EXPECT_EQ(::pread(memory, bytes.data(), bytes.size(), offset),
-                static_cast<ssize_t>(bytes.size()));
-      moved.outcome = write_outcome;
-      moved.nonce[0] = static_cast<std::uint8_t>(++writes);
-      if (moved.outcome == wire::kDiskDone) files[move.file_offset] = {moved.nonce[0], bytes};
-    } else {
-      ++reads;
-      const auto found = files.find(move.file_offset);
-      moved.outcome = found == files.end() ? wire::kDiskFailed
-                      : found->second.first != move.nonce[0] || read_outcome != wire::kDiskDone
-                          ? (read_outcome == wire::kDiskDone ? wire::kDiskDamaged : read_outcome)
-                          : wire::kDiskDone;
-      if (moved.outcome == wire::kDiskDone) {
-        EXPECT_EQ(::pwrite(memory, found->second.second.data(), bytes.size(), offset),
-                  static_cast<ssize_t>(bytes.size()));
-      }
-      if (reads_that_fail != 0) {
-        --reads_that_fail;
-        moved.outcome = wire::kDiskFailed;
-      }
-    }
-    outcomes[next_] = moved;
-    most_under_way = std::max(most_under_way, outcomes.size());
-    if (dies_after != 0 && --dies_after == 0) is_gone = true;
-    return next_++;
-  }
-  std::optional<wire::DiskMoved> finish(Ticket ticket) override {
-    const auto found = outcomes.extract(ticket);
-    EXPECT_FALSE(found.empty());
-    if (is_gone) return std::nullopt;
-    return found.mapped();
-  }
-  bool discard(std::uint64_t offset, std::uint64_t bytes) override {
-    if (is_gone) return false;
-    for (auto it = files.lower_bound(offset); it != files.end() && it->first < offset + bytes;) {
-      it = files.erase(it);
-    }
-    return true;
-  }
-
-  static int make_memory(std::size_t bytes) {
-    const int fd = ::memfd_create("staging", MFD_CLOEXEC);
-    EXPECT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
-    return fd;
-  }
-
-  bool on = true;
-  bool is_gone = false;
-  int dies_after = 0;  ///< requests; 0: never
-  int reads_that_fail = 0;
-  std::uint32_t write_outcome = wire::kDiskDone;
-  std::uint32_t read_outcome = wire::kDiskDone;
-  int slabs = 0, writes = 0, reads = 0;
-  std::size_t most_under_way = 0;
-  std::map<std::uint64_t, std::pair<std::uint8_t, std::vector<std::byte>>> files;
-
- private:
-  std::map<Ticket, wire::DiskMoved> outcomes;
-  Ticket next_ = 1;
-};
 
 /// A pager with a disk; chunks of 4 MiB, 8 MiB of host memory.
 class PagerDiskTest : public PagerTest {
@@ -255,6 +174,25 @@ TEST_F(PagerDiskTest, SharedMemoryStaysOffTheDisk) {
   const auto out = with_disk_.evict(0, ~std::uint64_t{0});
   EXPECT_TRUE(out.failed);
   EXPECT_EQ(out.disk_bytes, 0u);
+  EXPECT_TRUE(disk_.files.empty());
+}
+
+TEST_F(PagerDiskTest, WhereTheHostIsFullOtherMemoryMakesRoomForWhatIsShared) {
+  Range* const range = filled(16 * kMiB);
+  with_disk_.evict(0, ~std::uint64_t{0});
+  Range* const shared = allocate(8 * kMiB);
+  load_all();
+  open_gate();
+  const auto bytes = random_bytes(8 * kMiB, 3);
+  driver_.write(shared->start, bytes);
+  table_.set_export(shared->start, 1);
+  EXPECT_FALSE(with_disk_.evict(0, ~std::uint64_t{0}).failed);
+  EXPECT_EQ(table_.totals(0).resident, 0u);
+  EXPECT_EQ(table_.totals(0).disk, 16 * kMiB);
+  EXPECT_EQ(shared->chunks[1].state, ChunkState::kHost);
+  load_all();
+  expect_bytes(range, expected_);
+  expect_bytes(shared, bytes);
   EXPECT_TRUE(disk_.files.empty());
 }
 

@@ -23,7 +23,7 @@ class FakeSlabs final : public SlabSource {
   std::optional<Slab> request(std::size_t bytes) override {
     before_request();
     const int id = ++requests;
-    if (bytes > left) return std::nullopt;
+    if (bytes > left || id == refused) return std::nullopt;
     left -= bytes;
     Slab slab;
     slab.id = static_cast<std::uint64_t>(id);
@@ -39,6 +39,7 @@ class FakeSlabs final : public SlabSource {
 
   std::function<void()> before_request = [] {};
   std::atomic<std::size_t> left{1024 * kMiB};
+  int refused = 0;  ///< which request is refused whatever is left; 0: none. Before use
   std::atomic<int> requests{0};
   std::atomic<int> returned{0};
 };
