@@ -19,7 +19,7 @@ MUTANTS = {
     "drain": ("long_queue", r"outside its lease|not at rest|the outputs differ|error 700|ILLEGAL_ADDRESS", ()),
     "restore": ("allocation_patterns", r"the outputs differ", ()),
     # What the card writes lands in memory that may have become the neighbour's.
-    "nic": ("nic_registration", r"the outputs differ|its last word has changed", ("--antagonist", "84")),
+    "nic": ("nic_registration", r"the outputs differ|its (memory|last word) has changed", ("--antagonist", "84")),
 }
 
 
