@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "clustermgr/etcd/etcd_url.h"
 #include "clustermgr/host_port.h"
 #include "nodemgr/settings/cat.h"
 
@@ -35,6 +36,18 @@ const std::vector<Row>& rows() {
        "jobs that take turns on the same GPUs, at most"},
       {"placement.requester_lost_after", Kind::kDuration, "30s",
        "a job that has not begun gives up its place when plexrl-run is silent for so long"},
+      {"store.url",
+       Kind::kText,
+       "",
+       "etcd://HOST:PORT[,HOST:PORT]…[/PREFIX]: what outlives the manager is there, and several "
+       "managers wait for the lead; else it is in the state folder",
+       true,
+       {},
+       "store"},
+      {"store.tls_dir", Kind::kText, "",
+       "folder with ca.pem, cert.pem and key.pem for etcd; else only etcd of this machine"},
+      {"store.lease", Kind::kDuration, "10s",
+       "silent for so long towards etcd a manager leads no more"},
       {"state_dir", Kind::kText, "/var/lib/plexrl", "what outlives the manager: DIR/cluster/",
        false},
       {"config", Kind::kText, "", "settings file; else /etc/plexrl/clustermgr.toml", false},
@@ -72,6 +85,20 @@ absl::Status check_together(const Values& values) {
     if (!metrics.ok()) {
       return invalid("metrics.listen: ", nodemgr::message_of(metrics.status()), ", and not 'off'");
     }
+  }
+  if (values.is_set("store.url")) {
+    const absl::StatusOr<EtcdOptions> etcd = parse_etcd_url(values.text("store.url"));
+    if (!etcd.ok()) return invalid("store.url: ", nodemgr::message_of(etcd.status()));
+    for (const HostPort& one : etcd->endpoints) {
+      if (!values.is_set("store.tls_dir") && !is_loopback(one.host)) {
+        return invalid("store.url: without certificates anybody could be ", text_of(one),
+                       ": give store.tls_dir");
+      }
+    }
+  }
+  if (values.duration("store.lease") < std::chrono::seconds(2)) {
+    return invalid("store.lease ", values.text("store.lease"),
+                   " is less than 2s, the shortest of etcd's");
   }
   const auto every = values.duration("nodes.report_every");
   if (every < std::chrono::milliseconds(10) || values.duration("nodes.lost_after") < 2 * every) {

@@ -14,6 +14,9 @@ struct HostPort {
 };
 [[nodiscard]] absl::StatusOr<HostPort> parse_host_port(std::string_view text);
 
+/// The details of an error that the manager itself has answered: one of the way to it has none.
+inline constexpr char kAnswered[] = "plexrl-clustermgr";
+
 /// As it was written.
 std::string text_of(const HostPort& address);
 

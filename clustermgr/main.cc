@@ -1,4 +1,6 @@
 // plexrl-clustermgr: knows every node of a cluster and what it runs.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -6,10 +8,11 @@
 
 #include "clustermgr/cluster.h"
 #include "clustermgr/cluster_settings.h"
+#include "clustermgr/etcd/etcd_store.h"
 #include "clustermgr/host_port.h"
 #include "clustermgr/metrics.h"
 #include "clustermgr/server.h"
-#include "clustermgr/store.h"
+#include "clustermgr/sqlite_store.h"
 #include "clustermgr/team_gpus.h"
 #include "clustermgr/tls/verifier.h"
 #include "nodemgr/daemon_start.h"
@@ -106,7 +109,48 @@ absl::StatusOr<std::unique_ptr<Store>> open_store(const Values& values) {
   if (error) {
     return nodemgr::failed(folder, ": can't be made: ", error.message(), " (--state-dir)");
   }
-  return Store::open(folder + "/cluster.sqlite");
+  absl::StatusOr<std::unique_ptr<SqliteStore>> store =
+      SqliteStore::open(folder + "/cluster.sqlite");
+  if (!store.ok()) return store.status();
+  return *std::move(store);
+}
+
+absl::StatusOr<std::unique_ptr<EtcdStore>> connect_to_etcd(const Values& values) {
+  absl::StatusOr<EtcdOptions> options = parse_etcd_url(values.text("store.url"));
+  if (!options.ok()) return options.status();
+  options->lease = std::chrono::duration_cast<std::chrono::seconds>(values.duration("store.lease"));
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  options->name = cat(host, ", listens on ", values.text("network.listen"), ", pid ", ::getpid());
+  if (values.is_set("store.tls_dir")) {
+    absl::StatusOr<tls::TlsFiles> files = tls::read_tls_folder(values.text("store.tls_dir"));
+    if (!files.ok()) return files.status();
+    options->tls = *std::move(files);
+  }
+  return std::make_unique<EtcdStore>(*std::move(options));
+}
+
+/// Returns when this manager leads, true, or has been told to end. While it waits nobody can
+/// connect to it, so clients try another address of theirs, or again.
+absl::StatusOr<bool> wait_for_lead(EtcdStore& store, const sigset_t& signals) {
+  constexpr timespec kTick = {1, 0};
+  std::string said;
+  for (;;) {
+    const absl::StatusOr<bool> leads = store.try_to_lead();
+    if (leads.ok() && *leads) return true;
+    if (leads.status().code() == absl::StatusCode::kFailedPrecondition) return leads.status();
+    const std::string why = leads.ok() ? cat("another manager leads: ", store.leader())
+                                       : nodemgr::message_of(leads.status());
+    if (why != said) {
+      log_line(leads.ok() ? LogLevel::kInfo : LogLevel::kWarning, "store",
+               cat("waiting for the lead: ", why));
+    }
+    if (said.empty()) nodemgr::tell_ready("waits for the lead");
+    said = why;
+    nodemgr::tell_alive();
+    const int signal = ::sigtimedwait(&signals, nullptr, &kTick);
+    if (signal == SIGTERM || signal == SIGINT) return false;
+  }
 }
 
 /// Only the level of the log can change while it runs; a bad file changes nothing.
@@ -123,13 +167,22 @@ void reload(int argc, char** argv) {
            "log level read again; other settings and certificates need a restart");
 }
 
-void serve(Cluster& cluster, Server& server, const sigset_t& signals, int argc, char** argv) {
+/// Until it is told to end, or another manager may lead by now (`etcd` null: there is none).
+absl::Status serve(Cluster& cluster, Server& server, const EtcdStore* etcd, const sigset_t& signals,
+                   int argc, char** argv) {
+  absl::Status status;
   // Told to systemd at each tick; its unit has to allow more than one.
   constexpr timespec kTick = {1, 0};
   for (;;) {
     const int signal = ::sigtimedwait(&signals, nullptr, &kTick);
     if (signal == SIGHUP) reload(argc, argv);
     if (signal == SIGTERM || signal == SIGINT) break;
+    if (etcd != nullptr && !etcd->leads()) {
+      status = absl::UnavailableError(
+          "the lead is lost: etcd was not heard of for store.lease, or another manager has it; "
+          "started again this one waits for it");
+      break;
+    }
     cluster.tick();
     nodemgr::tell_alive();
     server.set_ready(cluster.status().not_ready_reason.empty());
@@ -137,6 +190,7 @@ void serve(Cluster& cluster, Server& server, const sigset_t& signals, int argc, 
   nodemgr::tell_stopping();
   log_line(LogLevel::kInfo, "main", "stopping");
   server.stop();
+  return status;
 }
 
 ClusterConfig cluster_config(const Values& values, std::map<std::string, int> team_gpus) {
@@ -157,10 +211,23 @@ absl::Status manage(const nodemgr::settings::Loaded& loaded, const sigset_t& sig
   if (!metrics.ok()) return metrics.status();
   absl::StatusOr<ServerOptions> options = server_options(values, **metrics);
   if (!options.ok()) return options.status();
-  absl::StatusOr<std::unique_ptr<Store>> store = open_store(values);
-  if (!store.ok()) return store.status();
+  std::unique_ptr<EtcdStore> etcd;
+  std::unique_ptr<Store> file;
+  if (values.is_set("store.url")) {
+    absl::StatusOr<std::unique_ptr<EtcdStore>> connected = connect_to_etcd(values);
+    if (!connected.ok()) return connected.status();
+    etcd = *std::move(connected);
+    const absl::StatusOr<bool> leads = wait_for_lead(*etcd, signals);
+    if (!leads.ok()) return leads.status();
+    if (!*leads) return absl::OkStatus();
+  } else {
+    absl::StatusOr<std::unique_ptr<Store>> opened = open_store(values);
+    if (!opened.ok()) return opened.status();
+    file = *std::move(opened);
+  }
+  Store& store = etcd != nullptr ? static_cast<Store&>(*etcd) : *file;
   absl::StatusOr<std::unique_ptr<Cluster>> cluster =
-      Cluster::open(**store, **metrics, cluster_config(values, *std::move(teams)));
+      Cluster::open(store, **metrics, cluster_config(values, *std::move(teams)));
   if (!cluster.ok()) return cluster.status();
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::start(*std::move(options), **cluster, **metrics);
@@ -172,8 +239,7 @@ absl::Status manage(const nodemgr::settings::Loaded& loaded, const sigset_t& sig
   nodemgr::say_ready(values.text("ready_fd"),
                      cat("ready port=", (*server)->port(), " metrics=", (*metrics)->port()));
   nodemgr::tell_ready(cat("port ", (*server)->port(), ", metrics ", (*metrics)->port()));
-  serve(**cluster, **server, signals, argc, argv);
-  return absl::OkStatus();
+  return serve(**cluster, **server, etcd.get(), signals, argc, argv);
 }
 
 int run(int argc, char** argv) {

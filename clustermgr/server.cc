@@ -136,7 +136,8 @@ class Service final : public cluster::v1::Cluster::Service {
     const absl::Status status = caller.ok() ? work(*caller) : caller.status();
     const auto code = static_cast<grpc::StatusCode>(status.raw_code());
     metrics_.count_request(method, name_of(code));
-    return status.ok() ? grpc::Status::OK : grpc::Status(code, nodemgr::message_of(status));
+    if (status.ok()) return grpc::Status::OK;
+    return {code, nodemgr::message_of(status), kAnswered};
   }
 
   Gatekeeper gatekeeper_;

@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -17,22 +16,16 @@ import urllib.parse
 import urllib.request
 
 from run_cluster import expect, joining
+import debian_program
 from run_placement import Cluster
-from sandbox import SKIPPED, Failure, run_case, wait_until
+from sandbox import Failure, run_case, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tools/monitoring"
 
 
 def program(name):
-    """Of Debian's package prometheus: installed, or where tools/dev has unpacked it."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    unpacked = cache / "plexrl/prometheus/usr/bin" / name
-    found = shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
-    if found is None:
-        print(f"skipped: {name} is neither installed nor in {unpacked.parent}")
-        sys.exit(SKIPPED)
-    return found
+    return debian_program.find(name, "prometheus")
 
 
 def promtool(*words):

@@ -64,7 +64,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> open_channel(const ManagerAddress
 absl::Status as_status(const grpc::Status& status, const ManagerAddress& address) {
   if (status.ok()) return absl::OkStatus();
   std::string words = status.error_message();
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+  const bool has_answered = status.error_details() == clustermgr::kAnswered;
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !has_answered) {
     words = cat("the cluster manager at ", address.host_port, " can't be reached (", words, ")",
                 hint_of(words, address));
   }

@@ -10,6 +10,7 @@
 
 #include "clustermgr/cluster.h"
 #include "clustermgr/server.h"
+#include "clustermgr/sqlite_store.h"
 #include "proto/cluster.grpc.pb.h"
 
 namespace plexrl::clustermgr {
@@ -28,7 +29,7 @@ struct ClusterFixture : ::testing::Test {
 
   ClusterFixture() {
     std::filesystem::create_directories(folder);
-    store = Store::open(folder + "/cluster.sqlite").value();
+    store = SqliteStore::open(folder + "/cluster.sqlite").value();
     cluster = Cluster::open(*store, *metrics).value();
     start(make({tls::Role::kManager, "head"}, {"127.0.0.1"}));
   }

@@ -38,7 +38,7 @@ struct ServerPlacementTest : ClusterFixture {
     server.reset();
     cluster.reset();
     store.reset();
-    store = Store::open(folder + "/cluster.sqlite").value();
+    store = SqliteStore::open(folder + "/cluster.sqlite").value();
     cluster = Cluster::open(*store, *metrics).value();
     start(make({tls::Role::kManager, "head"}, {"127.0.0.1"}));
     ann = channel({tls::Role::kUser, "ann"});

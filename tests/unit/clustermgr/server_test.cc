@@ -175,7 +175,7 @@ TEST_F(ServerTest, NodesAndTheirJobsOutliveTheManager) {
   server.reset();
   cluster.reset();
   store.reset();
-  store = Store::open(folder + "/cluster.sqlite").value();
+  store = SqliteStore::open(folder + "/cluster.sqlite").value();
   cluster = Cluster::open(*store, *metrics).value();
   const cluster::v1::ListNodesReply nodes = cluster->nodes();
   ASSERT_EQ(nodes.nodes_size(), 1);
@@ -187,7 +187,7 @@ TEST_F(ServerTest, ARestartKeepsTheClusterAndCountsItself) {
   server.reset();
   cluster.reset();
   store.reset();
-  store = Store::open(folder + "/cluster.sqlite").value();
+  store = SqliteStore::open(folder + "/cluster.sqlite").value();
   cluster = Cluster::open(*store, *metrics).value();
   EXPECT_EQ(cluster->status().cluster_id, id);
   EXPECT_EQ(cluster->status().generation, 2);

@@ -1,4 +1,4 @@
-#include "clustermgr/store.h"
+#include "clustermgr/sqlite_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,22 +33,22 @@ absl::Status set(Store& store, const std::string& key, const std::string& value)
 
 TEST_F(StoreTest, WhatWasAppliedIsThereInTheNextRun) {
   {
-    const auto store = Store::open(path).value();
+    const auto store = SqliteStore::open(path).value();
     const std::string binary("\0\xff", 2);
     const Change changes[] = {{"node/a", binary}, {"node/b", "2"}, {"job/a", ""}};
     ASSERT_TRUE(store->apply(changes).ok());
     const Change removed[] = {{"node/b", std::nullopt}};
     ASSERT_TRUE(store->apply(removed).ok());
   }
-  const auto store = Store::open(path).value();
+  const auto store = SqliteStore::open(path).value();
   EXPECT_THAT(store->list("node/").value(), ElementsAre(Pair("node/a", std::string("\0\xff", 2))));
   EXPECT_EQ(store->get("job/a").value(), "");
   EXPECT_EQ(store->get("node/b").value(), std::nullopt);
 }
 
 TEST_F(StoreTest, TwoManagersDoNotShareAFile) {
-  const auto store = Store::open(path).value();
-  const auto second = Store::open(path);
+  const auto store = SqliteStore::open(path).value();
+  const auto second = SqliteStore::open(path);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("another cluster manager uses it"));
   EXPECT_TRUE(set(*store, "a", "1").ok());
@@ -56,7 +56,7 @@ TEST_F(StoreTest, TwoManagersDoNotShareAFile) {
 
 TEST_F(StoreTest, ADamagedFileIsAnErrorAndLeftAsItIs) {
   {
-    const auto store = Store::open(path).value();
+    const auto store = SqliteStore::open(path).value();
     for (int i = 0; i < 200; ++i) {
       ASSERT_TRUE(set(*store, "key" + std::to_string(i), std::string(500, 'x')).ok());
     }
@@ -71,7 +71,7 @@ TEST_F(StoreTest, ADamagedFileIsAnErrorAndLeftAsItIs) {
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   const std::string before = contents();
-  const auto opened = Store::open(path);
+  const auto opened = SqliteStore::open(path);
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(opened.status().message()),
               AllOf(HasSubstr(path), HasSubstr("is damaged"), HasSubstr("backup")));
@@ -80,7 +80,7 @@ TEST_F(StoreTest, ADamagedFileIsAnErrorAndLeftAsItIs) {
 
 TEST_F(StoreTest, AFileOfSomethingElseIsNotTouched) {
   std::ofstream(path) << "these are somebody's notes, and long enough to be looked at closely";
-  EXPECT_EQ(Store::open(path).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(SqliteStore::open(path).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(std::filesystem::file_size(path), 67);
 }
 
@@ -99,7 +99,7 @@ TEST_F(StoreTest, WhatWasSaidToBeDoneSurvivesAKill) {
   ASSERT_EQ(::pipe(done), 0);
   const pid_t writer = ::fork();
   if (writer == 0) {
-    const auto store = Store::open(path);
+    const auto store = SqliteStore::open(path);
     if (!store.ok()) ::_exit(1);
     for (int i = 1;; ++i) {
       const Change changes[] = {{"first", std::to_string(i)}, {"second", std::to_string(i)}};
@@ -116,7 +116,7 @@ TEST_F(StoreTest, WhatWasSaidToBeDoneSurvivesAKill) {
   while (::read(done[0], &last, sizeof last) == static_cast<ssize_t>(sizeof last)) {
   }
   ::close(done[0]);
-  const auto store = Store::open(path).value();
+  const auto store = SqliteStore::open(path).value();
   const std::string first = store->get("first").value().value();
   EXPECT_GE(std::stoi(first), last);
   EXPECT_EQ(store->get("second").value().value(), first);  // all of a change or nothing
@@ -124,7 +124,7 @@ TEST_F(StoreTest, WhatWasSaidToBeDoneSurvivesAKill) {
 
 // Each number is what went wrong.
 int fill_a_disk(const std::string& folder) {
-  const auto store = Store::open(folder + "/cluster.sqlite");
+  const auto store = SqliteStore::open(folder + "/cluster.sqlite");
   if (!store.ok() || !set(**store, "kept", "1").ok()) return 1;
   std::ofstream filler(folder + "/filler", std::ios::binary);
   while (filler << std::string(4096, 'f') << std::flush) {

@@ -1,4 +1,4 @@
-#include "clustermgr/store.h"
+#include "clustermgr/sqlite_store.h"
 
 #include <sqlite3.h>
 
@@ -49,7 +49,7 @@ class Statement {
 
 }  // namespace
 
-absl::Status Store::error(int code, const char* doing) const {
+absl::Status SqliteStore::error(int code, const char* doing) const {
   const char* const words = db_ != nullptr ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
   switch (code & 0xff) {
     case SQLITE_FULL:
@@ -73,8 +73,8 @@ absl::Status Store::error(int code, const char* doing) const {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::open(const std::string& path) {
-  std::unique_ptr<Store> store(new Store(path));
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path) {
+  std::unique_ptr<SqliteStore> store(new SqliteStore(path));
   const int code = sqlite3_open_v2(
       path.c_str(), &store->db_,
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_NOFOLLOW,
@@ -86,10 +86,10 @@ absl::StatusOr<std::unique_ptr<Store>> Store::open(const std::string& path) {
   return store;
 }
 
-Store::~Store() { sqlite3_close(db_); }
+SqliteStore::~SqliteStore() { sqlite3_close(db_); }
 
 /// Nothing is written before the file is known to be ours, whole, and of a version that we read.
-absl::Status Store::begin_use() {
+absl::Status SqliteStore::begin_use() {
   absl::Status status = run("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT");
   if (status.ok()) status = check_version();
   if (status.ok()) status = check_whole();
@@ -103,7 +103,7 @@ absl::Status Store::begin_use() {
                  .c_str());
 }
 
-absl::Status Store::check_version() {
+absl::Status SqliteStore::check_version() {
   Statement id(db_, "PRAGMA application_id");
   if (const int code = id.step(); code != SQLITE_ROW) return error(code, "read the store");
   Statement tables(db_, "SELECT count(*) FROM sqlite_master");
@@ -122,7 +122,7 @@ absl::Status Store::check_version() {
           ": install that version again, or put a backup in its place"));
 }
 
-absl::Status Store::check_whole() {
+absl::Status SqliteStore::check_whole() {
   Statement check(db_, "PRAGMA quick_check(1)");
   if (const int code = check.step(); code != SQLITE_ROW) return error(code, "check the store");
   if (check.bytes(0) == "ok") return absl::OkStatus();
@@ -132,7 +132,7 @@ absl::Status Store::check_whole() {
           "place, or move it away and save what can be read with `sqlite3 FILE .recover`"));
 }
 
-absl::Status Store::run(const char* sql) {
+absl::Status SqliteStore::run(const char* sql) {
   const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
   if (code == SQLITE_OK) return absl::OkStatus();
   absl::Status status = error(code, "write to the store");
@@ -142,7 +142,7 @@ absl::Status Store::run(const char* sql) {
   return status;
 }
 
-absl::Status Store::write(const Change& change) {
+absl::Status SqliteStore::write(const Change& change) {
   Statement statement(db_, change.value ? "INSERT INTO entries(key, value) VALUES(?1, ?2) "
                                           "ON CONFLICT(key) DO UPDATE SET value = excluded.value"
                                         : "DELETE FROM entries WHERE key = ?1");
@@ -152,7 +152,7 @@ absl::Status Store::write(const Change& change) {
   return code == SQLITE_DONE ? absl::OkStatus() : error(code, "write to the store");
 }
 
-absl::Status Store::apply(std::span<const Change> changes) {
+absl::Status SqliteStore::apply(std::span<const Change> changes) {
   const std::lock_guard lock(mu_);
   absl::Status status = run("BEGIN IMMEDIATE");
   for (const Change& change : changes) {
@@ -166,7 +166,7 @@ absl::Status Store::apply(std::span<const Change> changes) {
   return status;
 }
 
-absl::StatusOr<std::optional<std::string>> Store::get(const std::string& key) {
+absl::StatusOr<std::optional<std::string>> SqliteStore::get(const std::string& key) {
   const std::lock_guard lock(mu_);
   Statement statement(db_, "SELECT value FROM entries WHERE key = ?1");
   statement.bind(1, key, false);
@@ -176,7 +176,7 @@ absl::StatusOr<std::optional<std::string>> Store::get(const std::string& key) {
   return error(code, "read the store");
 }
 
-absl::StatusOr<std::map<std::string, std::string>> Store::list(const std::string& prefix) {
+absl::StatusOr<std::map<std::string, std::string>> SqliteStore::list(const std::string& prefix) {
   const std::lock_guard lock(mu_);
   Statement statement(db_, "SELECT key, value FROM entries WHERE substr(key, 1, length(?1)) = ?1");
   statement.bind(1, prefix, false);
