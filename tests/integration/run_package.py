@@ -258,6 +258,22 @@ def contents(sandbox):
     return "unpacked, they run a job"
 
 
+def check_slurm_plugin(root, inside):
+    """Slurm is told of the plugin while it is there, and what the administrator has written stays."""
+    told, aside = (root / f"etc/slurm/plugstack.conf.d/{name}" for name in ("plexrl.conf", "plexrl.conf.removed"))
+    plugin, package = "/usr/lib/plexrl/spank_plexrl.so", sorted(file.name for file in (root / "tmp").glob("plexrl-slurm*.deb"))[0]
+    expect("Slurm is told", told.read_text(), f"required {plugin}\n")
+    expect("the plugin", (root / plugin[1:]).exists(), True)
+    mine = f"optional {plugin} run=/opt/plexrl-run\n"
+    told.write_text(mine)
+    inside("apt-get", "-qq", "install", "-y", "--reinstall", f"/tmp/{package}")
+    expect("after an upgrade", told.read_text(), mine)
+    inside("apt-get", "-qq", "remove", "-y", "plexrl-slurm")
+    expect("Slurm is not told of what is gone", (told.exists(), aside.read_text(), (root / plugin[1:]).exists()), (False, mine, False))
+    inside("apt-get", "-qq", "install", "-y", f"/tmp/{package}")
+    expect("installed again", (told.read_text(), aside.exists()), (mine, False))
+
+
 def installed(sandbox):
     need("debootstrap", "chroot")
     if os.getuid() != 0:
@@ -284,6 +300,8 @@ def installed(sandbox):
                                            "--name", "a", "--steps", "1", "--state-bytes", str(1 << 20)), True)
     finally:
         run("umount", root / "proc")
+    if "plexrl-slurm" in expected_packages(sandbox):
+        check_slurm_plugin(root, inside)
     inside("apt-get", "-qq", "purge", "-y", *sorted(expected_packages(sandbox)))
     left = [str(path) for path in root.rglob("*plexrl*") if "/tmp/" not in str(path) and "/var/lib/dpkg" not in str(path)
             and "/var/cache" not in str(path) and "/var/log" not in str(path) and "/root/" not in str(path)]
