@@ -17,7 +17,6 @@ NEEDS = {
     "terminal": "needs a terminal and somebody who ends it; top.* and trace.* run it",
     "long": "builds or tests all of the repository",
     "ray": "needs Ray; compat.ray_* runs it",
-    "cluster": "needs several machines; cluster.* and placement.* run the same commands on one",
 }
 # Pages whose commands another test runs, by a rule of its own.
 ELSEWHERE = {"slurm.md": "slurm.documented"}

@@ -2,7 +2,8 @@
 """The commands that README.md and docs/*.md show, as a reader would type them.
 
 marked: each stands in a block that says whether it can be run (doc_blocks.py), and programs and options of those that can't are there.
-PAGE: those of one page, one block after the other, in a sandbox with a simulated GPU, a node manager, and a job `train` that runs all the time.
+PAGE: those of one page, one block after the other, in a sandbox with a simulated GPU, a node manager, and a job `train` that runs all the time;
+those of docs/cluster.md on a machine that has joined a cluster manager.
 """
 import os
 import pathlib
@@ -11,6 +12,8 @@ import subprocess
 import sys
 
 import doc_blocks
+import run_cluster
+import run_placement
 from sandbox import Failure, run_case, wait_until
 
 # A job that ends by itself: it computes on the simulated GPU.
@@ -78,6 +81,36 @@ def stage(sandbox):
     return here, environment
 
 
+def cluster_stage(sandbox):
+    """Of docs/cluster.md: a cluster manager, and this machine as its node. Returns what has another name there, and the environment."""
+    sandbox.gpus = 2
+    cluster = run_placement.Cluster(sandbox)
+    return ({"head.cluster:7460": f"127.0.0.1:{cluster.manager.port}", "60GiB": "64MiB"},
+            dict(run_cluster.joining(cluster.manager), PLEXRL_TLS_DIR=str(cluster.manager.authority / cluster.me), PLEXRL_SLURM="no"))
+
+
+def run_blocks(sandbox, todo, here, environment, names=()):
+    for number, block in enumerate(todo):
+        script = block.script
+        for name in names:
+            script = script.replace(name, names[name])
+        # Each line as typed: one that fails ends it, and so does one in the background, which is waited for.
+        done = sandbox.start(["bash", "-c", f"set -eu\n{script}\nfor job in $(jobs -p); do wait $job; done\n"], environment, f"block-{number}",
+                             cwd=here)
+        try:
+            sandbox.wait(done)
+        except Failure as failure:
+            raise Failure(f"{block}: {failure}\n{sandbox.output(f'block-{number}').read_text()[-2000:]}") from None
+    return f"{len(todo)} blocks"
+
+
+def cluster_page(sandbox):
+    here, environment = stage(sandbox)
+    names, more = cluster_stage(sandbox)
+    environment.update({name: str(value) for name, value in more.items()}, PLEXRL_SIMGPU=sandbox.spec())
+    return run_blocks(sandbox, [block for block in doc_blocks.blocks(doc_blocks.ROOT / "docs/cluster.md") if not block.needs], here, environment, names)
+
+
 def page_case(page):
     def case(sandbox):
         todo = [block for block in doc_blocks.blocks(page) if not block.needs]
@@ -88,24 +121,17 @@ def page_case(page):
                                options=("--memory", "16MiB"))
         wait_until(lambda: any(gang["state"] == "running" for job in sandbox.ask_manager("jobs")["jobs"] for gang in job["gangs"]),
                    "the job of the stage runs", beside=train)
-        for number, block in enumerate(todo):
-            # Each line as typed: one that fails ends it, and so does one in the background, which is waited for.
-            script = f"set -eu\n{block.script}\nfor job in $(jobs -p); do wait $job; done\n"
-            done = sandbox.start(["bash", "-c", script], environment, f"block-{number}", cwd=here)
-            try:
-                sandbox.wait(done)
-            except Failure as failure:
-                raise Failure(f"{block}: {failure}\n{sandbox.output(f'block-{number}').read_text()[-2000:]}") from None
+        found = run_blocks(sandbox, todo, here, environment)
         if train.poll() is not None:
             raise Failure(f"the job of the stage ended with {train.returncode}: {sandbox.errors('train')}")
-        return f"{len(todo)} blocks"
+        return found
 
     return case
 
 
-CASES = {"marked": marked}
+CASES = {"marked": marked, "cluster": cluster_page}
 for one in doc_blocks.pages():
-    if one.name not in doc_blocks.ELSEWHERE and any(not block.needs for block in doc_blocks.blocks(one)):
+    if one.name not in (*doc_blocks.ELSEWHERE, "cluster.md") and any(not block.needs for block in doc_blocks.blocks(one)):
         CASES[one.stem.lower()] = page_case(one)
 
 if __name__ == "__main__":
