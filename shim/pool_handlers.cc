@@ -6,6 +6,7 @@
 
 #include "interpose/driver.h"
 #include "interpose/handlers.h"
+#include "shim/contexts.h"
 #include "shim/counted.h"
 #include "shim/driver_scope.h"
 #include "shim/guarded.h"
@@ -56,7 +57,9 @@ std::optional<Place> place_of(CUstream stream, bool is_per_thread) {
   const RelaxedCapture relaxed;
   if (driver.cuStreamGetCtx(named, &place.stream.context) != CUDA_SUCCESS) return std::nullopt;
   const PushedContext pushed(place.stream.context);
-  if (!pushed.ok() || driver.cuCtxGetDevice(&place.device) != CUDA_SUCCESS) return std::nullopt;
+  // A stream of a context that has failed, while another is current: the driver has its error.
+  if (!pushed.ok() || context_error() != CUDA_SUCCESS) return std::nullopt;
+  if (driver.cuCtxGetDevice(&place.device) != CUDA_SUCCESS) return std::nullopt;
   return place;
 }
 

@@ -48,6 +48,12 @@ std::optional<Capability> Sharing::offer(std::uint64_t range) {
       if (offered.range != range || offered.is_ended) continue;
       return Capability{Capability::kMagic, id, offered.what.tag, 0, offered.what.bytes, {}};
     }
+    // Memory of another process is passed on by its owner's name: whoever has it from us must hear
+    // of the owner what becomes of it.
+    for (const auto& [id, import] : imports_) {
+      if (import.range != range || import.is_own) continue;
+      return Capability{Capability::kMagic, id, import.name.tag, 0, import.bytes, {}};
+    }
   }
   const auto layout = parts_.ranges.layout(range);
   const auto attached = layout ? parts_.devices.find(layout->device) : std::nullopt;

@@ -81,8 +81,10 @@ void print_answers(CUdeviceptr data) {
   std::printf("stream %s\n", error_name(cuStreamCreate(&stream, 0)).c_str());
 }
 
-void fail(Program& program, CUcontext context) {
+void fail(Program& program, CUcontext context, CUcontext kept) {
   CHECK(cuCtxSetCurrent(context));
+  CUstream stream;
+  CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const Side side(kBytes, 3);
   CUdeviceptr of_pool = 0;
   CHECK(cuMemAllocAsync(&of_pool, kBytes, nullptr));
@@ -94,6 +96,10 @@ void fail(Program& program, CUcontext context) {
   print_answers(side.data);
   program.pause();
   print_answers(side.data);
+  CHECK(cuCtxSetCurrent(kept));  // which is well, and its stream is not
+  CUdeviceptr more = 5;
+  std::printf("in order there %s\n", error_name(cuMemAllocAsync(&more, 1, stream)).c_str());
+  CHECK(cuCtxSetCurrent(context));
   for (int i = 0; i < 2; ++i) {
     std::printf("free in order %s\n", error_name(cuMemFreeAsync(side.data, nullptr)).c_str());
     std::printf("free %s\n", error_name(cuMemFree(side.data)).c_str());
@@ -114,7 +120,7 @@ int main() {
   }
   for (unsigned round = 2; round < 4; ++round) {
     const CUcontext failing = create(program.device());
-    fail(program, failing);
+    fail(program, failing, kept);
     CHECK(cuCtxSetCurrent(kept));
     side.run(round);
     program.pause();

@@ -1,7 +1,6 @@
 // Handles of virtual memory management between processes, as descriptors: a child maps what its
 // parent made, then the parent maps what a child made, and goes on with it after that child was
 // killed, before and after a switch.
-#include "tests/integration/programs/channel.h"
 #include "tests/integration/programs/handles.h"
 #include "tests/integration/programs/program.h"
 
@@ -11,42 +10,11 @@ namespace {
 
 constexpr std::size_t kBytes = 4 << 20, kWords = kBytes / 4;
 
-CUmemAllocationProp properties(CUdevice device) {
-  CUmemAllocationProp prop = {};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  return prop;
-}
-
 void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle) {
   CHECK(cuCtxSynchronize());
   CHECK(cuMemUnmap(address, kBytes));
   CHECK(cuMemRelease(handle));
   CHECK(cuMemAddressFree(address, kBytes));
-}
-
-CUmemGenericAllocationHandle create(CUdevice device) {
-  const CUmemAllocationProp prop = properties(device);
-  CUmemGenericAllocationHandle handle;
-  CHECK(cuMemCreate(&handle, kBytes, &prop, 0));
-  return handle;
-}
-
-void offer(Channel& channel, CUmemGenericAllocationHandle handle) {
-  int fd = -1;
-  CHECK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  channel.send_fd(fd);
-  close(fd);
-}
-
-CUmemGenericAllocationHandle import(Channel& channel) {
-  const int fd = channel.receive_fd();
-  CUmemGenericAllocationHandle handle;
-  CHECK(cuMemImportFromShareableHandle(&handle, as_handle(fd),
-                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-  close(fd);
-  return handle;
 }
 
 void mix(Program& program, CUdeviceptr address, unsigned add) {
@@ -58,7 +26,7 @@ void mix(Program& program, CUdeviceptr address, unsigned add) {
 int child(const char* socket) {
   Program program;
   Channel parent(socket);
-  const CUmemGenericAllocationHandle handle = import(parent);
+  const CUmemGenericAllocationHandle handle = import_handle(parent);
   const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
   print_device("child", address, kBytes);
   mix(program, address, 1);
@@ -69,11 +37,12 @@ int child(const char* socket) {
   print_device("child, alone with it", address, kBytes);
   unmap(address, handle);
   // Now the other way round: the parent gets ours, and we are killed.
-  const CUmemGenericAllocationHandle left[2] = {create(program.device()), create(program.device())};
+  const CUmemGenericAllocationHandle left[2] = {create_handle(program.device(), kBytes),
+                                                create_handle(program.device(), kBytes)};
   for (unsigned i = 0; i < 2; ++i) {
     const CUdeviceptr own = map_handle(program.device(), left[i], kBytes);
     CHECK(cuMemsetD32(own, 70 + i, kWords));
-    offer(parent, left[i]);
+    offer_handle(parent, left[i]);
   }
   CHECK(cuCtxSynchronize());
   parent.tell();
@@ -85,10 +54,10 @@ int child(const char* socket) {
 int second_child(const char* socket) {
   Program program;
   Channel parent(socket);
-  const CUmemGenericAllocationHandle own = create(program.device());
+  const CUmemGenericAllocationHandle own = create_handle(program.device(), kBytes);
   CHECK(cuMemsetD32(map_handle(program.device(), own, kBytes), 90, kWords));
   CHECK(cuCtxSynchronize());
-  offer(parent, own);
+  offer_handle(parent, own);
   parent.wait();  // for ever
   return 1;
 }
@@ -99,11 +68,11 @@ int main(int argc, char** argv) {
   setenv("PLEXRL_TEST_BALLAST", "20971520", 1);  // the processes of the job have to fit together
   if (argc > 2) return std::strcmp(argv[1], "child") == 0 ? child(argv[2]) : second_child(argv[2]);
   Program program;
-  const CUmemGenericAllocationHandle handle = create(program.device());
+  const CUmemGenericAllocationHandle handle = create_handle(program.device(), kBytes);
   const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
   CHECK(cuMemsetD32(address, 5, kWords));
   Channel channel = Channel::to_child();
-  offer(channel, handle);
+  offer_handle(channel, handle);
   channel.wait();
   program.pause();
   print_device("parent", address, kBytes);
@@ -114,7 +83,7 @@ int main(int argc, char** argv) {
   CUmemGenericAllocationHandle theirs[2];
   CUdeviceptr mapped[2];
   for (int i = 0; i < 2; ++i) {
-    theirs[i] = import(channel);
+    theirs[i] = import_handle(channel);
     mapped[i] = map_handle(program.device(), theirs[i], kBytes);
   }
   channel.wait();
@@ -127,7 +96,7 @@ int main(int argc, char** argv) {
   mix(program, mapped[1], 10);
 
   Channel second = Channel::to_child("second");
-  const CUmemGenericAllocationHandle last = import(second);
+  const CUmemGenericAllocationHandle last = import_handle(second);
   const CUdeviceptr last_mapped = map_handle(program.device(), last, kBytes);
   mix(program, last_mapped, 11);
   program.pause();
