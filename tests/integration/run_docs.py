@@ -121,6 +121,10 @@ def page_case(page):
                                options=("--memory", "16MiB"))
         wait_until(lambda: any(gang["state"] == "running" for job in sandbox.ask_manager("jobs")["jobs"] for gang in job["gangs"]),
                    "the job of the stage runs", beside=train)
+        # The manager writes its trace a second at a time; a reader has had one for long.
+        wait_until(lambda: "train" in subprocess.run(["plexrl-trace", "summary"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                                     text=True, check=False).stdout,
+                   "the trace tells of the job", beside=train)
         found = run_blocks(sandbox, todo, here, environment)
         if train.poll() is not None:
             raise Failure(f"the job of the stage ended with {train.returncode}: {sandbox.errors('train')}")
