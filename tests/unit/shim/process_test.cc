@@ -235,14 +235,14 @@ TEST_F(ProcessTest, PointerQueriesAnswerForTheUsersBlock) {
 
 TEST_F(ProcessTest, GpuDirectIsToldAsTheDeviceHasIt) {
   const CUdeviceptr address = allocate(1000);
-  unsigned char capable = 9;
+  unsigned int capable = 9;
   EXPECT_EQ(shim::cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
                                         address),
             CUDA_SUCCESS);
-  EXPECT_EQ(capable, 0);
+  EXPECT_EQ(capable, 0u);
   driver_.has_gpu_direct = true;
   shim::cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, address);
-  EXPECT_EQ(capable, 1);
+  EXPECT_EQ(capable, 1u);
 }
 
 TEST_F(ProcessTest, TwoSmallBlocksHaveDifferentBufferIds) {
