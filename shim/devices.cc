@@ -161,6 +161,7 @@ bool Devices::charge(CUdevice device, std::uint64_t bytes, bool unpageable, bool
 }
 
 void Devices::explain_refusal(CUdevice device, std::uint64_t bytes, bool unpageable) {
+  if (has_said_promise_.load() && (!unpageable || has_said_others_.load())) return;
   const auto attached = find(device);
   if (!attached || bytes > attached->total_bytes) return;
   const auto now = figures(device);

@@ -22,23 +22,6 @@ namespace {
 
 constexpr std::size_t kBytes = 4 << 20, kWords = kBytes / 4;
 
-CUmemGenericAllocationHandle create(CUdevice device) {
-  CUmemAllocationProp prop = {};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  CUmemGenericAllocationHandle handle;
-  CHECK(cuMemCreate(&handle, kBytes, &prop, 0));
-  return handle;
-}
-
-void offer(Channel& channel, CUmemGenericAllocationHandle handle) {
-  int fd = -1;
-  CHECK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  channel.send_fd(fd);
-  close(fd);
-}
-
 CUresult open_handle(int fd, CUmemGenericAllocationHandle* handle) {
   const CUresult result = cuMemImportFromShareableHandle(handle, as_handle(fd),
                                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -64,10 +47,10 @@ int victim(const std::string& role, const char* socket) {
   Program program;
   Channel survivor(socket);
   if (role == "victim-owner") {
-    const CUmemGenericAllocationHandle handle = create(program.device());
+    const CUmemGenericAllocationHandle handle = create_handle(program.device(), kBytes);
     CHECK(cuMemsetD32(map_handle(program.device(), handle, kBytes), 7, kWords));
     CHECK(cuCtxSynchronize());
-    offer(survivor, handle);
+    offer_handle(survivor, handle);
   } else {
     CUmemGenericAllocationHandle handle;
     CHECK(open_handle(survivor.receive_fd(), &handle));
@@ -109,12 +92,12 @@ void survive_owner(Program& program, CUdeviceptr own) {
 
 void survive_importer(Program& program, CUdeviceptr own) {
   const std::size_t before = free_bytes();
-  const CUmemGenericAllocationHandle handle = create(program.device());
+  const CUmemGenericAllocationHandle handle = create_handle(program.device(), kBytes);
   const CUdeviceptr address = map_handle(program.device(), handle, kBytes);
   CHECK(cuMemsetD32(address, 7, kWords));
   CHECK(cuCtxSynchronize());
   Channel channel = Channel::to_child("victim-importer");
-  offer(channel, handle);
+  offer_handle(channel, handle);
   channel.wait_for_end();
   work(program, own);
   std::uint32_t first = 0;

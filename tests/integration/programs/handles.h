@@ -51,4 +51,13 @@ inline CUmemGenericAllocationHandle import_handle(Channel& channel) {
   return handle;
 }
 
+/// Waits for work, then takes back mapping, handle and addresses.
+inline void unmap_handle(CUdeviceptr address, CUmemGenericAllocationHandle handle,
+                         std::size_t bytes) {
+  CHECK(cuCtxSynchronize());
+  CHECK(cuMemUnmap(address, bytes));
+  CHECK(cuMemRelease(handle));
+  CHECK(cuMemAddressFree(address, bytes));
+}
+
 }  // namespace plexrl::integration

@@ -17,12 +17,6 @@ void mix(Program& program, CUdeviceptr address, unsigned add) {
   CHECK(cuCtxSynchronize());
 }
 
-void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle) {
-  CHECK(cuMemUnmap(address, kBytes));
-  CHECK(cuMemRelease(handle));
-  CHECK(cuMemAddressFree(address, kBytes));
-}
-
 /// Each time it is told, until it is told that it is over.
 int last(const char* socket) {
   Program program;
@@ -35,7 +29,7 @@ int last(const char* socket) {
     print_device("last", address, kBytes);
     giver.tell();
   }
-  unmap(address, handle);
+  unmap_handle(address, handle, kBytes);
   return 0;
 }
 
@@ -48,7 +42,7 @@ int child(const char* socket) {
   const CUdeviceptr again = map_handle(program.device(), second, kBytes);
   mix(program, address, 1);
   print_device("child, elsewhere", again, kBytes);
-  unmap(address, first);
+  unmap_handle(address, first, kBytes);
   Channel grandchild = Channel::to_child("last");
   offer_handle(grandchild, second);
   for (int round = 0; round < kRounds; ++round) {
@@ -69,7 +63,7 @@ int child(const char* socket) {
     parent.tell();
     parent.wait();  // the first time, it has freed it then
   }
-  unmap(again, second);
+  unmap_handle(again, second, kBytes);
   for (Channel* one : {&grandchild, &late}) {
     one->send(0);
     one->wait_for_end();
@@ -98,7 +92,7 @@ int main(int argc, char** argv) {
   for (int round = 0; round < kRounds; ++round) {
     channel.wait();
     program.pause();
-    if (round == 0) unmap(address, handle);
+    if (round == 0) unmap_handle(address, handle, kBytes);
     channel.tell();
   }
   channel.wait_for_end();

@@ -10,13 +10,6 @@ namespace {
 
 constexpr std::size_t kBytes = 4 << 20, kWords = kBytes / 4;
 
-void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle) {
-  CHECK(cuCtxSynchronize());
-  CHECK(cuMemUnmap(address, kBytes));
-  CHECK(cuMemRelease(handle));
-  CHECK(cuMemAddressFree(address, kBytes));
-}
-
 void mix(Program& program, CUdeviceptr address, unsigned add) {
   launch(program.kernel("mix"), kWords, nullptr, address, static_cast<unsigned long long>(kWords),
          add);
@@ -35,7 +28,7 @@ int child(const char* socket) {
   print_device("child, after a switch", address, kBytes);
   mix(program, address, 2);
   print_device("child, alone with it", address, kBytes);
-  unmap(address, handle);
+  unmap_handle(address, handle, kBytes);
   // Now the other way round: the parent gets ours, and we are killed.
   const CUmemGenericAllocationHandle left[2] = {create_handle(program.device(), kBytes),
                                                 create_handle(program.device(), kBytes)};
@@ -77,7 +70,7 @@ int main(int argc, char** argv) {
   program.pause();
   print_device("parent", address, kBytes);
   mix(program, address, 7);
-  unmap(address, handle);  // the child has it still
+  unmap_handle(address, handle, kBytes);  // the child has it still
   channel.tell();
 
   CUmemGenericAllocationHandle theirs[2];
@@ -105,9 +98,9 @@ int main(int argc, char** argv) {
   mix(program, last_mapped, 12);
   program.pause();  // now there is nobody else
   print_device("parent, of the second", last_mapped, kBytes);
-  unmap(last_mapped, last);
+  unmap_handle(last_mapped, last, kBytes);
   for (int i = 0; i < 2; ++i) {
     print_device("parent, of the dead", mapped[i], kBytes);
-    unmap(mapped[i], theirs[i]);
+    unmap_handle(mapped[i], theirs[i], kBytes);
   }
 }

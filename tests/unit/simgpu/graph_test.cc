@@ -30,6 +30,13 @@ class GraphTest : public DriverTest {
               cuGraphAddKernelNode(&node, graph_, after.data(), after.size(), &parameters));
     return node;
   }
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation_of_words() const {
+    CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+    allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+    allocation.bytesize = kCount * 4;
+    return allocation;
+  }
   CUgraphExec instantiate() {
     CUgraphExec exec = nullptr;
     EXPECT_EQ(CUDA_SUCCESS, cuGraphInstantiate(&exec, graph_, 0));
@@ -277,10 +284,7 @@ TEST_F(GraphTest, ANodeWhoseEventIsGoneDoesNothing) {
 }
 
 TEST_F(GraphTest, AllocationNodesGiveAnAddressThatLastsFromNodeToNode) {
-  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
-  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
-  allocation.bytesize = kCount * 4;
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = allocation_of_words();
   CUgraphNode allocated = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &allocation));
   ASSERT_NE(0u, allocation.dptr);
@@ -319,10 +323,7 @@ TEST_F(GraphTest, AllocationNodesGiveAnAddressThatLastsFromNodeToNode) {
 }
 
 TEST_F(GraphTest, AnAllocationThatTheGraphDoesNotFreeIsTheProgramsToFree) {
-  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
-  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
-  allocation.bytesize = kCount * 4;
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = allocation_of_words();
   CUgraphNode allocated = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &allocation));
   CUgraphExec exec = instantiate();
@@ -355,10 +356,7 @@ class Barred {
 };
 
 TEST_F(GraphTest, MemoryThatALaunchFreesByItselfIsThereForWorkBeforeTheLaunch) {
-  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
-  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
-  allocation.bytesize = kCount * 4;
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = allocation_of_words();
   CUgraphNode allocated = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &allocation));
   CUDA_MEMSET_NODE_PARAMS fill{allocation.dptr, 0, 77, 4, kCount, 1};
@@ -382,10 +380,7 @@ TEST_F(GraphTest, MemoryThatALaunchFreesByItselfIsThereForWorkBeforeTheLaunch) {
 }
 
 TEST_F(GraphTest, AFreeNodeOfAnotherGraphFreesInTheOrderOfTheLaunches) {
-  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
-  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
-  allocation.bytesize = kCount * 4;
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = allocation_of_words();
   CUgraphNode allocated = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &allocation));
   CUgraphExec allocates = instantiate();
